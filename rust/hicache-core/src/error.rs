@@ -1,0 +1,45 @@
+//! Errors: wrong arguments, places that are gone, and broken invariants.
+//!
+//! Outcomes (no room, declined, timed out) are values, never errors; a broken disk is a miss and a
+//! counter. What is left here is the caller's to mend.
+
+/// Why a call was refused. Nothing was changed.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum Error {
+    /// An argument or a setting that can't be meant.
+    #[error("{argument}: {reason}")]
+    Argument {
+        /// The argument's or the field's name.
+        argument: &'static str,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The cursor's place was evicted: pass all tokens.
+    #[error("after: the place of this hit was evicted; pass all tokens instead")]
+    Stale,
+    /// A hit was used in a state that doesn't allow it.
+    #[error("hit: {0}")]
+    Hit(&'static str),
+    /// The cache was closed.
+    #[error("the cache is closed")]
+    Closed,
+    /// Transfers took longer than their deadline.
+    #[error("{what} did not finish within {seconds} s")]
+    Deadline {
+        /// What was waited for.
+        what: &'static str,
+        /// For how long, in seconds.
+        seconds: f64,
+    },
+    /// A numbered invariant doesn't hold: a bug in this library.
+    #[error("broken invariant: {0}")]
+    Invariant(String),
+}
+
+/// Shorthand used throughout the core.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// An argument error, built in one line.
+pub(crate) fn argument<T>(argument: &'static str, reason: impl Into<String>) -> Result<T> {
+    Err(Error::Argument { argument, reason: reason.into() })
+}

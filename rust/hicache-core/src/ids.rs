@@ -1,0 +1,46 @@
+//! Small newtypes, so that a slot is never taken for a node or a number of pages.
+//!
+//! Knows nothing of what they name. On error: nothing here fails.
+
+/// The place of one page in one pool of one tier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Slot(pub u32);
+
+/// A node of the tree, with the generation that makes a stale name recognisable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct NodeId {
+    pub(crate) index: u32,
+    pub(crate) generation: u32,
+}
+
+/// Where a match ended: a place that may be gone by the time it is used again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cursor {
+    /// The node whose edge held the last page; `None` at the very beginning of a namespace.
+    pub(crate) node: Option<NodeId>,
+    /// Pages from the root to the place.
+    pub depth: u32,
+}
+
+impl Cursor {
+    /// The beginning of a namespace: never stale.
+    pub const START: Self = Self { node: None, depth: 0 };
+}
+
+/// A request's hit inside one cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct HitId(pub u64);
+
+/// The tiers that the tree places pages in. Storage has no slots, hence no place here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Tier {
+    /// The engine's pool.
+    Device = 0,
+    /// Our slab in CPU memory.
+    Host = 1,
+}
+
+impl Tier {
+    /// Both, in order of distance from the model.
+    pub const ALL: [Self; 2] = [Self::Device, Self::Host];
+}

@@ -1,0 +1,238 @@
+//! Tokens in whole pages: the caller's (borrowed, any width) and the tree's (owned, narrow where they fit).
+//!
+//! A token is a non-negative int64. The caller's buffer is read in place: [`Tokens`] is a view.
+//! On error: [`Tokens::checked`] names a negative token and its position.
+
+use crate::error::{Result, argument};
+use std::num::NonZeroU32;
+use std::ops::Range;
+
+/// Tokens a page holds: at least one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PageSize(NonZeroU32);
+
+/// The largest page: larger ones are a mistake in the unit (bytes for tokens, say).
+const MAX_PAGE_SIZE: u32 = 1 << 20;
+
+impl PageSize {
+    /// # Errors
+    /// When `tokens` is 0 or more than 2^20.
+    pub fn new(tokens: u32) -> Result<Self> {
+        match NonZeroU32::new(tokens) {
+            Some(size) if tokens <= MAX_PAGE_SIZE => Ok(Self(size)),
+            _ => argument("page_size", format!("must be 1 to {MAX_PAGE_SIZE} tokens, got {tokens}")),
+        }
+    }
+
+    /// In tokens.
+    pub const fn tokens(self) -> usize {
+        self.0.get() as usize
+    }
+
+    /// Whole pages in so many tokens.
+    pub const fn pages(self, tokens: usize) -> usize {
+        tokens / self.tokens()
+    }
+}
+
+/// The widest token that fits in the narrow form.
+const NARROW_MAX: u64 = u32::MAX as u64;
+
+/// A borrowed run of tokens.
+#[derive(Clone, Copy, Debug)]
+pub enum Tokens<'a> {
+    /// 32-bit signed, as engines keep them.
+    I32(&'a [i32]),
+    /// 64-bit signed, torch's default.
+    I64(&'a [i64]),
+    /// Our own narrow form.
+    U32(&'a [u32]),
+    /// Our own wide form.
+    U64(&'a [u64]),
+}
+
+/// Runs the same expression for whichever width the tokens have.
+macro_rules! each_width {
+    ($tokens:expr, $slice:ident => $body:expr) => {
+        match $tokens {
+            Tokens::I32($slice) => $body,
+            Tokens::I64($slice) => $body,
+            Tokens::U32($slice) => $body,
+            Tokens::U64($slice) => $body,
+        }
+    };
+}
+
+impl Tokens<'_> {
+    /// No tokens.
+    pub const EMPTY: Self = Self::U32(&[]);
+
+    /// # Errors
+    /// When a token is negative.
+    pub fn checked(self) -> Result<Self> {
+        let negative = match self {
+            Self::I32(s) => s.iter().position(|&t| t < 0).map(|i| (i, i64::from(s[i]))),
+            Self::I64(s) => s.iter().position(|&t| t < 0).map(|i| (i, s[i])),
+            // Our own wide form comes from checked int64 tokens.
+            Self::U32(_) | Self::U64(_) => None,
+        };
+        match negative {
+            Some((at, token)) => {
+                argument("tokens", format!("tokens must not be negative: token {token} at position {at}"))
+            }
+            None => Ok(self),
+        }
+    }
+
+    /// Number of tokens.
+    pub fn len(self) -> usize {
+        each_width!(self, s => s.len())
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(self) -> bool {
+        self.len() == 0
+    }
+
+    /// The tokens of a range of positions.
+    ///
+    /// # Panics
+    /// When the range ends beyond the last token.
+    #[must_use]
+    pub fn range(self, range: Range<usize>) -> Self {
+        match self {
+            Self::I32(s) => Self::I32(&s[range]),
+            Self::I64(s) => Self::I64(&s[range]),
+            Self::U32(s) => Self::U32(&s[range]),
+            Self::U64(s) => Self::U64(&s[range]),
+        }
+    }
+
+    /// All from one position on.
+    #[must_use]
+    pub fn from(self, at: usize) -> Self {
+        self.range(at..self.len())
+    }
+
+    /// Calls `f` with every token in order.
+    pub fn for_each(self, mut f: impl FnMut(u64)) {
+        each_width!(self, s => s.iter().for_each(|&t| f(word(t))));
+    }
+
+    /// Whether every token fits into 32 bits.
+    pub fn is_narrow(self) -> bool {
+        match self {
+            Self::I32(_) | Self::U32(_) => true,
+            Self::I64(s) => s.iter().all(|&t| word(t) <= NARROW_MAX),
+            Self::U64(s) => s.iter().all(|&t| t <= NARROW_MAX),
+        }
+    }
+
+    /// Tokens that both runs begin with.
+    pub fn common(self, other: Tokens<'_>) -> usize {
+        each_width!(self, a => each_width!(other, b => common(a, b)))
+    }
+
+    /// An owned copy, narrow where all tokens fit.
+    pub fn to_owned(self) -> OwnedTokens {
+        let narrow = self.is_narrow();
+        let (mut small, mut large) = (Vec::new(), Vec::new());
+        if narrow {
+            small.reserve_exact(self.len());
+            #[expect(clippy::cast_possible_truncation, reason = "is_narrow() looked at every token")]
+            self.for_each(|t| small.push(t as u32));
+            OwnedTokens::Narrow(small)
+        } else {
+            large.reserve_exact(self.len());
+            self.for_each(|t| large.push(t));
+            OwnedTokens::Wide(large)
+        }
+    }
+}
+
+/// Widths are compared as 64-bit words; tokens are never negative, so signs need no care.
+trait Word: Copy {
+    fn word(self) -> u64;
+}
+
+macro_rules! words {
+    ($($t:ty),*) => {$(
+        impl Word for $t {
+            #[inline]
+            #[allow(clippy::cast_sign_loss, clippy::cast_lossless, reason = "tokens were checked to be non-negative")]
+            fn word(self) -> u64 {
+                self as u64
+            }
+        }
+    )*};
+}
+words!(i32, i64, u32, u64);
+
+#[inline]
+fn word<T: Word>(token: T) -> u64 {
+    token.word()
+}
+
+/// Length of the common head, found in strides that the compiler turns into vector compares.
+fn common<A: Word, B: Word>(a: &[A], b: &[B]) -> usize {
+    const STRIDE: usize = 32;
+    let most = a.len().min(b.len());
+    let (a, b) = (&a[..most], &b[..most]);
+    let mut at = 0;
+    for (x, y) in a.chunks_exact(STRIDE).zip(b.chunks_exact(STRIDE)) {
+        let differs = x.iter().zip(y).fold(0, |d, (&p, &q)| d | (word(p) ^ word(q)));
+        if differs != 0 {
+            break;
+        }
+        at += STRIDE;
+    }
+    at + a[at..].iter().zip(&b[at..]).take_while(|&(&p, &q)| word(p) == word(q)).count()
+}
+
+/// The tree's own copy of tokens: 4 bytes each where all of them fit, else 8.
+#[derive(Clone, Debug)]
+pub enum OwnedTokens {
+    /// Every token fits into 32 bits.
+    Narrow(Vec<u32>),
+    /// At least one does not (multimodal sentinels).
+    Wide(Vec<u64>),
+}
+
+impl OwnedTokens {
+    /// A view of all of them.
+    pub fn view(&self) -> Tokens<'_> {
+        match self {
+            Self::Narrow(v) => Tokens::U32(v),
+            Self::Wide(v) => Tokens::U64(v),
+        }
+    }
+
+    /// Keeps the first `tokens`.
+    pub fn truncate(&mut self, tokens: usize) {
+        match self {
+            Self::Narrow(v) => {
+                v.truncate(tokens);
+                v.shrink_to_fit();
+            }
+            Self::Wide(v) => {
+                v.truncate(tokens);
+                v.shrink_to_fit();
+            }
+        }
+    }
+
+    /// Cuts off and returns the first `tokens`; the rest stays.
+    #[must_use]
+    pub fn split_head(&mut self, tokens: usize) -> Self {
+        match self {
+            Self::Narrow(v) => {
+                let tail = v.split_off(tokens);
+                Self::Narrow(std::mem::replace(v, tail))
+            }
+            Self::Wide(v) => {
+                let tail = v.split_off(tokens);
+                Self::Wide(std::mem::replace(v, tail))
+            }
+        }
+    }
+}

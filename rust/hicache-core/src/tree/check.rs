@@ -1,0 +1,184 @@
+//! The tree's numbered invariants (`ARCHITECTURE.md` lists them), recomputed from scratch.
+//!
+//! Meant for tests and debugging: one call looks at everything.
+
+use super::Tree;
+use super::node::NIL;
+use super::pin::Hold;
+use super::recency::{Class, Recency};
+use super::walk::child_hash;
+use crate::error::{Error, Result};
+use crate::hash;
+use crate::ids::{Slot, Tier};
+use hashbrown::{HashMap, HashSet};
+
+impl Tree {
+    /// # Errors
+    /// The first invariant that doesn't hold, with its number.
+    pub fn check(&self) -> Result<()> {
+        self.check_links().and_then(|()| self.check_edges()).and_then(|()| self.check_prefixes())?;
+        self.check_slots().and_then(|()| self.check_recency())?;
+        self.check_pins().and_then(|()| self.check_digests()).and_then(|()| self.check_roots())
+    }
+
+    /// T1: parents live, count their children, and the table finds exactly the nodes.
+    fn check_links(&self) -> Result<()> {
+        let mut counted: HashMap<u32, (u32, [u32; 2])> = HashMap::new();
+        let mut inner = 0;
+        for (index, node) in self.arena.iter().filter(|(_, node)| !node.is_root()) {
+            inner += 1;
+            ensure(self.arena.holds(node.parent), "T1", index, "its parent is gone")?;
+            let entry = counted.entry(node.parent).or_default();
+            entry.0 += 1;
+            for tier in Tier::ALL {
+                entry.1[tier as usize] += u32::from(node.resident(tier) > 0);
+            }
+            let first = self.page(node.tokens.view(), 0);
+            ensure(node.key_hash == child_hash(node.parent, first), "T1", index, "its key hash is wrong")?;
+            ensure(self.child(node.parent, first) == Some(index), "T1", index, "the table does not find it")?;
+        }
+        ensure(self.children.len() == inner, "T1", NIL, "the table holds nodes that are gone")?;
+        for (index, node) in self.arena.iter() {
+            let (children, resident) = counted.get(&index).copied().unwrap_or_default();
+            ensure(node.children == children, "T1", index, "its number of children is wrong")?;
+            ensure(
+                node.resident_children == resident,
+                "T1",
+                index,
+                "its number of resident children is wrong",
+            )?;
+        }
+        Ok(())
+    }
+
+    /// T2: an edge is whole pages, at least one, each living somewhere, right behind its parent's.
+    fn check_edges(&self) -> Result<()> {
+        for (index, node) in self.arena.iter() {
+            let tokens = node.tokens.view().len();
+            let pages = node.pages() as usize;
+            ensure(tokens == pages * self.page_size.tokens(), "T2", index, "tokens and pages differ")?;
+            if !node.is_root() {
+                ensure(pages > 0, "T2", index, "its edge is empty")?;
+                ensure(node.start == self.arena[node.parent].end(), "T2", index, "it starts elsewhere")?;
+            }
+        }
+        Ok(())
+    }
+
+    /// T3: what is resident of any history in a tier is a prefix of it.
+    fn check_prefixes(&self) -> Result<()> {
+        for (index, node) in self.arena.iter().filter(|(_, node)| !node.is_root()) {
+            for tier in Tier::ALL.into_iter().filter(|&tier| node.resident(tier) > 0) {
+                let parent = &self.arena[node.parent];
+                let whole = parent.is_root() || parent.resident(tier) == parent.pages();
+                ensure(whole, "T3", index, "its parent misses pages that it has")?;
+            }
+        }
+        Ok(())
+    }
+
+    /// T4: a slot belongs to one page, and the number of resident pages is right.
+    fn check_slots(&self) -> Result<()> {
+        for tier in Tier::ALL {
+            let mut seen: HashSet<Slot> = HashSet::new();
+            let mut total = 0;
+            for (index, node) in self.arena.iter() {
+                total += node.resident(tier) as usize;
+                for &slot in &node.slots[tier as usize] {
+                    ensure(seen.insert(slot), "T4", index, "one of its slots belongs to another page too")?;
+                }
+            }
+            ensure(total == self.resident(tier), "T4", NIL, "the number of resident pages is wrong")?;
+        }
+        Ok(())
+    }
+
+    /// T5: lists are whole, and every leaf that may leave a tier is in one of that tier's.
+    fn check_recency(&self) -> Result<()> {
+        for tier in Tier::ALL {
+            let mut listed: HashMap<u32, u8> = HashMap::new();
+            for class in Class::ALL {
+                let order = self.recency.order(&self.arena, tier, class);
+                ensure(
+                    order.last().copied() == self.recency.oldest(tier, class),
+                    "T5",
+                    NIL,
+                    "a list is torn",
+                )?;
+                for node in order {
+                    let other = listed.insert(node, 1 + class as u8);
+                    ensure(other.is_none(), "T5", node, "it is listed twice")?;
+                }
+            }
+            for (index, node) in self.arena.iter() {
+                let list = listed.get(&index).copied().unwrap_or(0);
+                ensure(node.links[tier as usize].list == list, "T5", index, "its link names another list")?;
+                let leaf = !node.is_root() && node.resident_children[tier as usize] == 0;
+                if leaf && node.resident(tier) > self.floor(tier, index) {
+                    ensure(
+                        Recency::contains(&self.arena, tier, index),
+                        "T5",
+                        index,
+                        "nobody would evict it",
+                    )?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// T6: a pin is on the edge that holds its last page, and a hard one's pages are in its tier.
+    fn check_pins(&self) -> Result<()> {
+        let mut found = 0;
+        for (index, node) in self.arena.iter() {
+            for (_, pin) in self.pins.on(&self.arena, index) {
+                found += 1;
+                let inside = pin.node == index && pin.depth <= node.end();
+                let after = if node.is_root() { pin.depth == 0 } else { pin.depth > node.start };
+                ensure(inside && after, "T6", index, "a pin is not on its edge")?;
+                let tier = match pin.hold {
+                    Hold::Soft => continue,
+                    Hold::Device => Tier::Device,
+                    Hold::Host => Tier::Host,
+                };
+                let lives = node.is_root() || pin.depth - node.start <= node.resident(tier);
+                ensure(lives, "T6", index, "a pinned page left its tier")?;
+            }
+        }
+        ensure(found == self.pins.len(), "T6", NIL, "a pin is on no node")
+    }
+
+    /// T7: where the tree hashes, every page's digest continues the one before.
+    fn check_digests(&self) -> Result<()> {
+        for (index, node) in self.arena.iter().filter(|(_, node)| !node.is_root()) {
+            if !self.hashing {
+                ensure(node.digests.is_empty(), "T7", index, "it has digests")?;
+                continue;
+            }
+            let prior = self.last_digest(super::Place { node: node.parent, depth: node.start });
+            let digests = hash::chain(prior, node.tokens.view(), self.page_size);
+            ensure(node.digests == digests, "T7", index, "its digests are not its tokens'")?;
+        }
+        Ok(())
+    }
+
+    /// T8: a namespace has one root, which holds something or is held.
+    fn check_roots(&self) -> Result<()> {
+        let mut roots = 0;
+        for (index, node) in self.arena.iter().filter(|(_, node)| node.is_root()) {
+            roots += 1;
+            let named = node.namespace.as_ref().and_then(|namespace| self.roots.get(&**namespace));
+            ensure(named == Some(&index), "T8", index, "no namespace leads to it")?;
+            ensure(node.children > 0 || node.pins != NIL, "T8", index, "it is empty and unused")?;
+        }
+        ensure(roots == self.roots.len(), "T8", NIL, "a namespace leads to no root")
+    }
+}
+
+fn ensure(holds: bool, invariant: &str, node: u32, what: &str) -> Result<()> {
+    if holds {
+        return Ok(());
+    }
+    let place = if node == NIL { "the tree".to_owned() } else { format!("node {node}") };
+    Err(Error::Invariant(format!("{invariant}: {place}: {what}")))
+}

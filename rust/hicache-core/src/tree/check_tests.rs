@@ -1,0 +1,131 @@
+//! Breaks each invariant on purpose and sees the checker object.
+
+use super::pin::Hold;
+use super::recency::Class;
+use super::{Place, Tree};
+use crate::hash::{Digest, Namespace};
+use crate::ids::{Slot, Tier};
+use crate::page::{PageSize, Tokens};
+
+/// Two requests that share two of four pages, on the device; the first of them on the host as well.
+fn tree() -> (Tree, Place) {
+    let mut tree = Tree::new(PageSize::new(2).unwrap(), true);
+    let root = tree.root(&Namespace::default());
+    let slots = |from: u32| (from..from + 4).map(Slot).collect::<Vec<_>>();
+    let a = tree.extend(root, Tokens::I32(&[1, 2, 3, 4, 5, 6, 7, 8]), Tier::Device, &slots(0));
+    tree.extend(root, Tokens::I32(&[1, 2, 3, 4, 9, 9, 9, 9]), Tier::Device, &slots(4));
+    tree.extend(root, Tokens::I32(&[1, 2, 3, 4, 5, 6, 7, 8]), Tier::Host, &slots(0));
+    tree.check().unwrap();
+    (tree, a.place)
+}
+
+fn objects(tree: &Tree, invariant: &str) {
+    let error = tree.check().unwrap_err().to_string();
+    assert!(error.contains(invariant), "expected {invariant}, got: {error}");
+}
+
+#[test]
+fn t1_links() {
+    let (mut t, place) = tree();
+    t.arena[place.node].children += 1;
+    objects(&t, "T1");
+
+    let (mut t, place) = tree();
+    t.arena[place.node].key_hash ^= 1;
+    objects(&t, "T1");
+
+    let (mut t, place) = tree();
+    let parent = t.arena[place.node].parent;
+    t.arena[parent].resident_children[0] -= 1;
+    objects(&t, "T1");
+
+    let (mut t, _) = tree();
+    t.children.clear();
+    objects(&t, "T1");
+}
+
+#[test]
+fn t2_edges() {
+    let (mut t, place) = tree();
+    t.arena[place.node].tokens.truncate(2);
+    objects(&t, "T2");
+
+    let (mut t, place) = tree();
+    t.arena[place.node].start += 1;
+    objects(&t, "T2");
+}
+
+#[test]
+fn t3_prefixes() {
+    let (mut t, place) = tree();
+    let parent = t.arena[place.node].parent;
+    t.arena[parent].slots[Tier::Host as usize].pop();
+    objects(&t, "T3");
+}
+
+#[test]
+fn t4_slots() {
+    let (mut t, place) = tree();
+    t.arena[place.node].slots[0][0] = Slot(4 + 2);
+    objects(&t, "T4");
+
+    let (mut t, _) = tree();
+    t.resident[0] += 1;
+    objects(&t, "T4");
+}
+
+#[test]
+fn t5_recency() {
+    let (mut t, place) = tree();
+    t.recency.unlink(&mut t.arena, Tier::Device, place.node);
+    objects(&t, "T5");
+
+    let (mut t, place) = tree();
+    t.arena[place.node].links[0].list = 3;
+    objects(&t, "T5");
+
+    let (mut t, _) = tree();
+    let oldest = t.recency.oldest(Tier::Device, Class::Normal).unwrap();
+    t.arena[oldest].links[0].prev = oldest;
+    t.arena[oldest].links[0].next = oldest;
+    objects(&t, "T5");
+}
+
+#[test]
+fn t6_pins() {
+    let (mut t, place) = tree();
+    let _receipt = t.pin(place, Hold::Device);
+    t.check().unwrap();
+    t.pins.corrupt(0, place.depth + 1);
+    objects(&t, "T6");
+
+    let (mut t, place) = tree();
+    let _receipt = t.pin(place, Hold::Host);
+    t.arena[place.node].pins = u32::MAX;
+    objects(&t, "T6");
+
+    // A page that left its tier in spite of a pin.
+    let (mut t, place) = tree();
+    let _receipt = t.pin(place, Hold::Host);
+    t.arena[place.node].slots[Tier::Host as usize].pop();
+    t.resident[Tier::Host as usize] -= 1;
+    objects(&t, "T6");
+}
+
+#[test]
+fn t7_digests() {
+    let (mut t, place) = tree();
+    t.arena[place.node].digests[1] = Digest([7; 32]);
+    objects(&t, "T7");
+}
+
+#[test]
+fn t8_roots() {
+    let (mut t, _) = tree();
+    t.root(&Namespace { salt: Some("nobody's".into()), ..Namespace::default() });
+    objects(&t, "T8");
+
+    let (mut t, _) = tree();
+    t.roots.clear();
+    objects(&t, "T8");
+}

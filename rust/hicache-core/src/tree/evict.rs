@@ -1,0 +1,102 @@
+//! Eviction: leaf first, least recently used first, from the tail, exactly as many pages as asked.
+
+use super::Tree;
+use super::pin::Hold;
+use super::recency::Class;
+use crate::ids::{Slot, Tier};
+
+/// What an eviction took.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Evicted {
+    /// Slots that are free now, in the order in which their pages left.
+    pub slots: Vec<Slot>,
+    /// Pages of these that live in no tier any more.
+    pub dropped: usize,
+}
+
+impl Tree {
+    /// Takes `pages` pages out of a tier, or as many as can go.
+    ///
+    /// Host copies of pages that are on the device stay (the host mirrors: `host_copies = "keep"`).
+    pub fn evict(&mut self, tier: Tier, pages: usize) -> Evicted {
+        let mut out = Evicted::default();
+        while out.slots.len() < pages {
+            let Some((class, node)) = self.recency.next_to_go(tier) else { break };
+            let wanted = u32::try_from(pages - out.slots.len()).unwrap_or(u32::MAX);
+            self.evict_from(tier, class, node, wanted, &mut out);
+        }
+        out
+    }
+
+    /// Pages that an eviction of everything would free, for statistics and tests. Walks the whole tree.
+    pub fn evictable(&self, tier: Tier) -> usize {
+        // Pages go when nothing below them stays: count what no hard floor keeps, node by node upwards.
+        let mut kept: hashbrown::HashMap<u32, u32> = hashbrown::HashMap::new();
+        for (index, node) in self.arena.iter().filter(|(_, node)| !node.is_root()) {
+            let floor = self.floor(tier, index);
+            if floor == 0 {
+                continue;
+            }
+            let entry = kept.entry(index).or_default();
+            *entry = (*entry).max(floor);
+            let mut up = node.parent;
+            while !self.arena[up].is_root() && kept.get(&up) != Some(&self.arena[up].resident(tier)) {
+                kept.insert(up, self.arena[up].resident(tier));
+                up = self.arena[up].parent;
+            }
+        }
+        self.resident(tier) - kept.values().map(|&pages| pages as usize).sum::<usize>()
+    }
+
+    /// Takes what it can from one node's tail, or takes the node out of the question.
+    fn evict_from(&mut self, tier: Tier, class: Class, node: u32, wanted: u32, out: &mut Evicted) {
+        let resident = self.arena[node].resident(tier);
+        let leaf = self.arena[node].resident_children[tier as usize] == 0;
+        let floor = self.floor(tier, node);
+        if !leaf || resident <= floor {
+            // Comes back when its last child leaves or its last hard pin goes.
+            self.recency.unlink(&mut self.arena, tier, node);
+            return;
+        }
+        let soft = if class == Class::Soft { 0 } else { self.soft_floor(node) };
+        let free = resident - floor.max(soft).min(resident);
+        if free == 0 {
+            self.recency.push_newest(&mut self.arena, tier, Class::Soft, node);
+            return;
+        }
+        self.take(tier, node, free.min(wanted), out);
+    }
+
+    fn take(&mut self, tier: Tier, node: u32, count: u32, out: &mut Evicted) {
+        let (before, other) = (self.arena[node].pages(), self.elsewhere(tier, node));
+        let remains = other.max(self.arena[node].resident(tier) - count);
+        out.dropped += (before - remains) as usize;
+        out.slots.extend(self.cut(node, tier, count));
+        // What is left on the host alone is the host's to give up from now on.
+        if tier == Tier::Device && other > 0 {
+            self.relist(Tier::Host, node);
+        }
+    }
+
+    fn elsewhere(&self, tier: Tier, node: u32) -> u32 {
+        match tier {
+            Tier::Device => self.arena[node].resident(Tier::Host),
+            Tier::Host => self.arena[node].resident(Tier::Device),
+        }
+    }
+
+    /// Pages of a node that must stay in the tier, whatever is asked.
+    pub(super) fn floor(&self, tier: Tier, node: u32) -> u32 {
+        let n = &self.arena[node];
+        let pinned = self.pins.on(&self.arena, node).filter(|(_, pin)| pin.hold.tier() == Some(tier));
+        let pinned = pinned.map(|(_, pin)| pin.depth - n.start).max().unwrap_or(0);
+        let mirrored = if tier == Tier::Host { n.resident(Tier::Device) } else { 0 };
+        pinned.max(mirrored.min(n.resident(tier)))
+    }
+
+    /// Pages of a node that go only when nothing else can.
+    fn soft_floor(&self, node: u32) -> u32 {
+        let soft = self.pins.on(&self.arena, node).filter(|(_, pin)| pin.hold == Hold::Soft);
+        soft.map(|(_, pin)| pin.depth - self.arena[node].start).max().unwrap_or(0)
+    }
+}

@@ -1,0 +1,88 @@
+//! The radix tree: which pages exist, in which tiers, and in which order they leave.
+//!
+//! Pure and deterministic: no clock, no thread, no randomness, no I/O, no unsafe; equal calls give
+//! equal trees. It knows tokens, pages and slots as numbers; it refuses to know bytes, pools, requests
+//! and what a command is. Every page has at most one slot per tier, and the part of any history that
+//! is resident in a tier is always a prefix of it.
+//!
+//! On error: wrong use by a verb is a bug and reported by [`Tree::check`]; bad input never gets here.
+//!
+//! | file | what |
+//! |---|---|
+//! | `node` | one edge of whole pages and where they live; the arena that owns all nodes |
+//! | `recency` | per tier, intrusive lists of nodes in order of use |
+//! | `pin` | places that must or should stay, as positions that follow every change of shape |
+//! | `walk` | from tokens to a place, and from a place to its slots |
+//! | `edit` | extend, split, remove |
+//! | `evict` | leaf first, least recently used first, exactly as many pages as asked |
+//! | `check` | the numbered invariants |
+
+mod check;
+#[cfg(test)]
+mod check_tests;
+mod edit;
+mod evict;
+mod node;
+mod pin;
+mod recency;
+mod walk;
+
+pub use edit::Extended;
+pub use evict::Evicted;
+pub use pin::{Hold, PinId};
+pub use walk::{Found, Place};
+
+use crate::hash::Namespace;
+use crate::page::PageSize;
+use foldhash::fast::FixedState;
+use hashbrown::{HashMap, HashTable};
+use node::Arena;
+use pin::Pins;
+use recency::Recency;
+
+/// The index of all pages in device and host memory.
+#[derive(Debug)]
+pub struct Tree {
+    page_size: PageSize,
+    /// Whether new pages get digests (a store is attached).
+    hashing: bool,
+    arena: Arena,
+    /// Child nodes by (parent, first page). Never iterated: the order of a table must not decide anything.
+    children: HashTable<u32>,
+    roots: HashMap<Namespace, u32, FixedState>,
+    recency: Recency,
+    pins: Pins,
+    /// Pages resident per tier.
+    resident: [usize; 2],
+}
+
+impl Tree {
+    /// An empty tree. `hashing` gives every page its digest.
+    pub fn new(page_size: PageSize, hashing: bool) -> Self {
+        Self {
+            page_size,
+            hashing,
+            arena: Arena::default(),
+            children: HashTable::new(),
+            roots: HashMap::with_hasher(FixedState::default()),
+            recency: Recency::default(),
+            pins: Pins::default(),
+            resident: [0; 2],
+        }
+    }
+
+    /// Tokens per page.
+    pub const fn page_size(&self) -> PageSize {
+        self.page_size
+    }
+
+    /// Pages resident in a tier.
+    pub const fn resident(&self, tier: crate::ids::Tier) -> usize {
+        self.resident[tier as usize]
+    }
+
+    /// Nodes, roots included.
+    pub fn nodes(&self) -> usize {
+        self.arena.len()
+    }
+}

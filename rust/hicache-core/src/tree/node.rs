@@ -1,0 +1,162 @@
+//! Nodes and the arena that owns them.
+//!
+//! ```text
+//!  pages of the path   0 ............ start | start+1 ..................... end
+//!                      ancestors' edges     | this node's edge, `pages()` long
+//!  device slots                             |#############                        slots[Device]
+//!  host slots                               |###########################          slots[Host]
+//! ```
+//! The longer of the two always reaches the edge's end (T2).
+
+use crate::hash::{Digest, Namespace};
+use crate::ids::{NodeId, Slot, Tier};
+use crate::page::OwnedTokens;
+
+/// No node.
+pub(super) const NIL: u32 = u32::MAX;
+
+/// Neighbours in one tier's list of recency.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Link {
+    pub prev: u32,
+    pub next: u32,
+    /// Which list holds the node: 0 none, else 1 + class.
+    pub list: u8,
+}
+
+impl Link {
+    pub const NONE: Self = Self { prev: NIL, next: NIL, list: 0 };
+}
+
+/// An edge of whole pages, and where each of them lives.
+#[derive(Debug)]
+pub(super) struct Node {
+    pub parent: u32,
+    /// Pages from the root to the edge's first page.
+    pub start: u32,
+    pub tokens: OwnedTokens,
+    /// Slots of the leading pages, per tier.
+    pub slots: [Vec<Slot>; 2],
+    /// One per page where the tree hashes, else empty.
+    pub digests: Vec<Digest>,
+    pub children: u32,
+    /// Children with at least one page in the tier.
+    pub resident_children: [u32; 2],
+    pub links: [Link; 2],
+    /// First of the pins whose place is on this edge.
+    pub pins: u32,
+    /// Hash under which `children` holds the node.
+    pub key_hash: u64,
+    /// Only a root has one.
+    pub namespace: Option<Box<Namespace>>,
+}
+
+impl Node {
+    pub fn new(parent: u32, start: u32, tokens: OwnedTokens) -> Self {
+        Self {
+            parent,
+            start,
+            tokens,
+            slots: [Vec::new(), Vec::new()],
+            digests: Vec::new(),
+            children: 0,
+            resident_children: [0; 2],
+            links: [Link::NONE; 2],
+            pins: NIL,
+            key_hash: 0,
+            namespace: None,
+        }
+    }
+
+    pub fn is_root(&self) -> bool {
+        self.parent == NIL
+    }
+
+    /// Pages of the edge that live in the tier.
+    #[expect(clippy::cast_possible_truncation, reason = "an edge has fewer than 2^32 pages")]
+    pub fn resident(&self, tier: Tier) -> u32 {
+        self.slots[tier as usize].len() as u32
+    }
+
+    /// Pages of the edge: all of them live somewhere.
+    pub fn pages(&self) -> u32 {
+        self.resident(Tier::Device).max(self.resident(Tier::Host))
+    }
+
+    pub fn end(&self) -> u32 {
+        self.start + self.pages()
+    }
+}
+
+#[derive(Debug)]
+struct Entry {
+    generation: u32,
+    node: Option<Node>,
+}
+
+/// All nodes. A freed index is used again under a new generation.
+#[derive(Debug, Default)]
+pub(super) struct Arena {
+    entries: Vec<Entry>,
+    free: Vec<u32>,
+}
+
+impl Arena {
+    pub fn insert(&mut self, node: Node) -> u32 {
+        if let Some(index) = self.free.pop() {
+            self.entries[index as usize].node = Some(node);
+            return index;
+        }
+        #[expect(clippy::cast_possible_truncation, reason = "2^32 nodes would not fit in memory")]
+        let index = self.entries.len() as u32;
+        self.entries.push(Entry { generation: 0, node: Some(node) });
+        index
+    }
+
+    pub fn remove(&mut self, index: u32) -> Option<Node> {
+        let entry = &mut self.entries[index as usize];
+        let node = entry.node.take();
+        if node.is_some() {
+            entry.generation = entry.generation.wrapping_add(1);
+            self.free.push(index);
+        }
+        node
+    }
+
+    pub fn id(&self, index: u32) -> NodeId {
+        NodeId { index, generation: self.entries[index as usize].generation }
+    }
+
+    /// The index of a node that still lives under this id.
+    pub fn alive(&self, id: NodeId) -> Option<u32> {
+        let entry = self.entries.get(id.index as usize)?;
+        (entry.generation == id.generation && entry.node.is_some()).then_some(id.index)
+    }
+
+    pub fn holds(&self, index: u32) -> bool {
+        self.entries.get(index as usize).is_some_and(|entry| entry.node.is_some())
+    }
+
+    pub fn len(&self) -> usize {
+        self.entries.len() - self.free.len()
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (u32, &Node)> {
+        (0u32..).zip(&self.entries).filter_map(|(index, entry)| Some((index, entry.node.as_ref()?)))
+    }
+}
+
+impl std::ops::Index<u32> for Arena {
+    type Output = Node;
+    #[expect(clippy::expect_used, reason = "a dangling index is a bug: T1")]
+    fn index(&self, index: u32) -> &Node {
+        self.entries[index as usize].node.as_ref().expect("T1: index of a removed node")
+    }
+}
+
+impl std::ops::IndexMut<u32> for Arena {
+    #[expect(clippy::expect_used, reason = "a dangling index is a bug: T1")]
+    fn index_mut(&mut self, index: u32) -> &mut Node {
+        self.entries[index as usize].node.as_mut().expect("T1: index of a removed node")
+    }
+}

@@ -1,0 +1,177 @@
+//! Pins: places that must stay (hard) or should stay (soft).
+//!
+//! A pin is a position, not a range: since the resident part of a history is a prefix, whatever leads
+//! to the place stays with it. Pins follow splits and, where a soft one's pages go, move up to what is
+//! left. The receipt is consumed by [`Tree::unpin`], so that a pin is undone exactly once.
+
+use super::Tree;
+use super::node::{Arena, NIL};
+use super::recency::Class;
+use super::walk::Place;
+use crate::ids::Tier;
+
+/// What a pin holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hold {
+    /// Pages up to the place go last of all, in both tiers.
+    Soft,
+    /// Pages up to the place stay on the device.
+    Device,
+    /// Pages up to the place stay on the host.
+    Host,
+}
+
+impl Hold {
+    /// The tier a hard pin holds.
+    pub(super) const fn tier(self) -> Option<Tier> {
+        match self {
+            Self::Soft => None,
+            Self::Device => Some(Tier::Device),
+            Self::Host => Some(Tier::Host),
+        }
+    }
+}
+
+/// Receipt of one pin. Not `Clone`: giving it back is the only way to undo the pin.
+#[derive(Debug, PartialEq, Eq)]
+#[must_use = "a lost receipt pins its pages for ever"]
+pub struct PinId(u32);
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pin {
+    pub node: u32,
+    /// Pages from the root to the place.
+    pub depth: u32,
+    pub hold: Hold,
+    /// Neighbours among the node's pins.
+    prev: u32,
+    next: u32,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Pins {
+    entries: Vec<Option<Pin>>,
+    free: Vec<u32>,
+}
+
+impl Pins {
+    pub fn len(&self) -> usize {
+        self.entries.len() - self.free.len()
+    }
+
+    #[expect(clippy::expect_used, reason = "receipts are unforgeable: T8")]
+    pub fn get(&self, id: u32) -> Pin {
+        self.entries[id as usize].expect("T8: receipt of a pin that is gone")
+    }
+
+    fn insert(&mut self, pin: Pin) -> u32 {
+        if let Some(id) = self.free.pop() {
+            self.entries[id as usize] = Some(pin);
+            return id;
+        }
+        self.entries.push(Some(pin));
+        #[expect(clippy::cast_possible_truncation, reason = "one pin per request and transfer")]
+        let id = (self.entries.len() - 1) as u32;
+        id
+    }
+
+    fn attach(&mut self, arena: &mut Arena, id: u32, node: u32, depth: u32) {
+        let first = std::mem::replace(&mut arena[node].pins, id);
+        if first != NIL {
+            self.set(first, |pin| pin.prev = id);
+        }
+        self.set(id, |pin| (pin.node, pin.depth, pin.prev, pin.next) = (node, depth, NIL, first));
+    }
+
+    fn detach(&mut self, arena: &mut Arena, id: u32) {
+        let pin = self.get(id);
+        match pin.prev {
+            NIL => arena[pin.node].pins = pin.next,
+            prev => self.set(prev, |p| p.next = pin.next),
+        }
+        if pin.next != NIL {
+            self.set(pin.next, |p| p.prev = pin.prev);
+        }
+    }
+
+    fn set(&mut self, id: u32, change: impl FnOnce(&mut Pin)) {
+        if let Some(pin) = &mut self.entries[id as usize] {
+            change(pin);
+        }
+    }
+
+    /// The pins on a node's edge.
+    pub fn on<'a>(&'a self, arena: &Arena, node: u32) -> impl Iterator<Item = (u32, Pin)> + use<'a> {
+        let mut at = arena[node].pins;
+        std::iter::from_fn(move || {
+            (at != NIL).then(|| {
+                let (id, pin) = (at, self.get(at));
+                at = pin.next;
+                (id, pin)
+            })
+        })
+    }
+
+    /// Moves every pin on `from` for which `to` names another node and depth.
+    pub fn reattach(&mut self, arena: &mut Arena, from: u32, to: impl Fn(Pin) -> Option<(u32, u32)>) {
+        let moves: Vec<_> = self.on(arena, from).filter_map(|(id, pin)| Some((id, to(pin)?))).collect();
+        for (id, (node, depth)) in moves {
+            self.detach(arena, id);
+            self.attach(arena, id, node, depth);
+        }
+    }
+
+    #[cfg(test)]
+    pub fn corrupt(&mut self, id: u32, depth: u32) {
+        self.set(id, |pin| pin.depth = depth);
+    }
+}
+
+impl Tree {
+    /// Pins a place. A hard pin needs every page up to the place to live in its tier.
+    pub fn pin(&mut self, place: Place, hold: Hold) -> PinId {
+        let pin = Pin { node: place.node, depth: place.depth, hold, prev: NIL, next: NIL };
+        let id = self.pins.insert(pin);
+        self.pins.attach(&mut self.arena, id, place.node, place.depth);
+        PinId(id)
+    }
+
+    /// Undoes one pin; the pages below it may leave again.
+    #[expect(clippy::needless_pass_by_value, reason = "the receipt is consumed: a pin is undone once")]
+    pub fn unpin(&mut self, receipt: PinId) {
+        let pin = self.pins.get(receipt.0);
+        self.pins.detach(&mut self.arena, receipt.0);
+        self.pins.entries[receipt.0 as usize] = None;
+        self.pins.free.push(receipt.0);
+        for tier in Tier::ALL {
+            self.relist(tier, pin.node);
+        }
+        self.drop_root_if_unused(pin.node);
+    }
+
+    /// Where a pin is now.
+    pub fn pinned(&self, receipt: &PinId) -> Place {
+        let pin = self.pins.get(receipt.0);
+        Place { node: pin.node, depth: pin.depth }
+    }
+
+    /// Moves a pin to another place, keeping its receipt.
+    pub fn move_pin(&mut self, receipt: PinId, place: Place) -> PinId {
+        let hold = self.pins.get(receipt.0).hold;
+        // The new one first: pages that both cover never lose their protection, nor their root.
+        let moved = self.pin(place, hold);
+        self.unpin(receipt);
+        moved
+    }
+
+    /// A node that may have become evictable comes back into the order, if it is not in it.
+    pub(super) fn relist(&mut self, tier: Tier, node: u32) {
+        if self.arena[node].is_root() || self.arena[node].resident(tier) == 0 {
+            return;
+        }
+        let list = self.arena[node].links[tier as usize].list;
+        if list == 0 || list == 1 + Class::Soft as u8 {
+            self.recency.push_newest(&mut self.arena, tier, Class::Old, node);
+        }
+    }
+}

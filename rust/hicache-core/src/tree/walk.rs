@@ -1,0 +1,188 @@
+//! From tokens to a place, and from a place to what lives on the way to it.
+
+use super::Tree;
+use super::node::NIL;
+use crate::hash::{Digest, Namespace};
+use crate::ids::{Cursor, Slot, Tier};
+use crate::page::Tokens;
+use std::hash::{BuildHasher as _, Hasher as _};
+use std::ops::Range;
+
+/// A place in the tree: after `depth` pages, on `node`'s edge (or at a root, with depth 0).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    pub(super) node: u32,
+    /// Pages from the root.
+    pub depth: u32,
+}
+
+/// What one walk found: both answers.
+#[derive(Clone, Copy, Debug)]
+pub struct Found {
+    /// Where the usable pages end.
+    pub place: Place,
+    /// Pages from the root that are usable on the device as they are.
+    pub device: u32,
+    /// Pages from the root that are usable on device or host.
+    pub usable: u32,
+}
+
+impl Tree {
+    /// The beginning of a namespace; made when it is new.
+    pub fn root(&mut self, namespace: &Namespace) -> Place {
+        let node = match self.roots.get(namespace) {
+            Some(&node) => node,
+            None => self.make_root(namespace),
+        };
+        Place { node, depth: 0 }
+    }
+
+    /// Where a released hit's cursor is now, or nothing if its place was evicted.
+    pub fn resolve(&self, cursor: Cursor) -> Option<Place> {
+        let mut node = self.arena.alive(cursor.node?)?;
+        if cursor.depth > self.arena[node].end() {
+            return None;
+        }
+        // A split leaves the tail its name, so that the place may have moved to an ancestor.
+        while cursor.depth <= self.arena[node].start && !self.arena[node].is_root() {
+            node = self.arena[node].parent;
+        }
+        Some(Place { node, depth: cursor.depth })
+    }
+
+    /// A name for the place that outlives a release.
+    pub fn cursor(&self, place: Place) -> Cursor {
+        let node = (place.depth > 0).then(|| self.arena.id(place.node));
+        Cursor { node, depth: place.depth }
+    }
+
+    /// Walks from a place along `key`'s whole pages, as far as they are known.
+    ///
+    /// One walk gives both answers: every page in the tree is usable on device or host, and the device's
+    /// part of any path is a prefix of it.
+    pub fn walk(&self, from: Place, key: Tokens<'_>) -> Found {
+        let pages = self.page_size.pages(key.len());
+        let mut at = from;
+        let mut done = 0;
+        while done < pages {
+            let node = &self.arena[at.node];
+            let offset = at.depth - node.start;
+            if at.depth < node.end() && !node.is_root() {
+                let same = self.same_pages(at.node, offset, key, done);
+                at.depth += same;
+                done += same as usize;
+                if at.depth < self.arena[at.node].end() {
+                    break;
+                }
+            } else if let Some(child) = self.child(at.node, self.page(key, done)) {
+                at.node = child;
+            } else {
+                break;
+            }
+        }
+        // A node was entered only if its first page is the key's next, so `at` is never at an edge's start.
+        Found { place: at, device: self.resident_depth(at, Tier::Device), usable: at.depth }
+    }
+
+    /// Leading pages of the path to `place` that live in a tier.
+    pub fn resident_depth(&self, place: Place, tier: Tier) -> u32 {
+        let mut node = place.node;
+        loop {
+            let n = &self.arena[node];
+            if n.is_root() {
+                return 0;
+            }
+            if n.resident(tier) > 0 {
+                return (n.start + n.resident(tier)).min(place.depth);
+            }
+            node = n.parent;
+        }
+    }
+
+    /// Slots in a tier of a range of pages on the path to `place`. Pages must live there.
+    pub fn slots(&self, place: Place, pages: Range<u32>, tier: Tier) -> Vec<Slot> {
+        let mut slots = vec![Slot(u32::MAX); pages.len()];
+        self.climb(place, pages.clone(), |node, part| {
+            let start = self.arena[node].start;
+            let from = &self.arena[node].slots[tier as usize]
+                [(part.start - start) as usize..(part.end - start) as usize];
+            slots[(part.start - pages.start) as usize..(part.end - pages.start) as usize]
+                .copy_from_slice(from);
+        });
+        slots
+    }
+
+    /// Digests of a range of pages on the path to `place`. The tree must hash.
+    pub fn digests(&self, place: Place, pages: Range<u32>) -> Vec<Digest> {
+        let mut digests = vec![Digest([0; 32]); pages.len()];
+        self.climb(place, pages.clone(), |node, part| {
+            let start = self.arena[node].start;
+            let from = &self.arena[node].digests[(part.start - start) as usize..(part.end - start) as usize];
+            digests[(part.start - pages.start) as usize..(part.end - pages.start) as usize]
+                .copy_from_slice(from);
+        });
+        digests
+    }
+
+    /// What the digest of the page after `place` is continued from.
+    pub fn last_digest(&self, place: Place) -> Option<Digest> {
+        let node = &self.arena[place.node];
+        if place.depth == 0 || node.is_root() {
+            return node.namespace.as_ref().and_then(|namespace| namespace.seed());
+        }
+        Some(node.digests[(place.depth - node.start) as usize - 1])
+    }
+
+    /// The place after `depth` pages on the path to `place`.
+    pub fn ancestor(&self, place: Place, depth: u32) -> Place {
+        let mut node = place.node;
+        while depth <= self.arena[node].start && !self.arena[node].is_root() {
+            node = self.arena[node].parent;
+        }
+        Place { node, depth }
+    }
+
+    /// Calls `f` with each node on the way up from `place` and the part of `pages` on its edge.
+    pub(super) fn climb(&self, place: Place, pages: Range<u32>, mut f: impl FnMut(u32, Range<u32>)) {
+        let mut node = place.node;
+        while node != NIL && !self.arena[node].is_root() {
+            let n = &self.arena[node];
+            let part = pages.start.max(n.start)..pages.end.min(n.end());
+            if !part.is_empty() {
+                f(node, part);
+            }
+            if n.start <= pages.start {
+                break;
+            }
+            node = n.parent;
+        }
+    }
+
+    pub(super) fn page<'a>(&self, key: Tokens<'a>, page: usize) -> Tokens<'a> {
+        let size = self.page_size.tokens();
+        key.range(page * size..(page + 1) * size)
+    }
+
+    /// Whole pages that the edge from `offset` on and the key from `page` on have in common.
+    #[expect(clippy::cast_possible_truncation, reason = "an edge has fewer than 2^32 pages")]
+    pub(super) fn same_pages(&self, node: u32, offset: u32, key: Tokens<'_>, page: usize) -> u32 {
+        let size = self.page_size.tokens();
+        let edge = self.arena[node].tokens.view().from(offset as usize * size);
+        self.page_size.pages(edge.common(key.from(page * size))) as u32
+    }
+
+    pub(super) fn child(&self, parent: u32, page: Tokens<'_>) -> Option<u32> {
+        let found = self.children.find(child_hash(parent, page), |&node| {
+            self.arena[node].parent == parent && self.arena[node].tokens.view().common(page) == page.len()
+        });
+        found.copied()
+    }
+}
+
+/// Hash of (parent, first page), whatever the width of the tokens. Equality is decided by the tokens.
+pub(super) fn child_hash(parent: u32, page: Tokens<'_>) -> u64 {
+    let mut hasher = foldhash::fast::FixedState::default().build_hasher();
+    hasher.write_u32(parent);
+    page.for_each(|token| hasher.write_u64(token));
+    hasher.finish()
+}
