@@ -1,8 +1,40 @@
-//! HiCache's core.
+//! HiCache's core: the index, the bytes and the path of a request. Knows tokens, pages, slots and bytes;
+//! refuses to know Python, tensors and models.
+//!
+//! | stage | file |
+//! |---|---|
+//! | match, prefetch, load, insert, backup, evict, poll, release | `path/*.rs`, one each |
+//! | what the verbs decided; who carries it out | `command`, `executor` |
+//! | the index | `tree/` |
+//! | host memory: slots, layout, region | `host/` |
+//! | copies between device and host | `transfer/` |
+//! | pages outside of memory | `storage/` |
+//! | names of pages: digests, namespaces; who may read them | `hash`, `identity` |
+//! | traces without bytes | `replay` |
 
+pub mod assemble;
+pub mod cache;
+pub mod command;
+pub mod config;
 pub mod error;
+pub mod executor;
+mod flights;
 pub mod hash;
+mod hit;
+pub mod host;
+pub mod identity;
 pub mod ids;
 pub mod page;
+mod path;
+pub mod pool;
 pub mod replay;
+pub mod stats;
+pub mod storage;
+pub mod transfer;
 pub mod tree;
+
+pub use cache::{HiCache, HitView};
+pub use config::Config;
+pub use error::{Error, Result};
+pub use flights::Ready;
+pub use path::{Inserted, Loaded};

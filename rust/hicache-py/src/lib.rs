@@ -3,10 +3,18 @@
 //! | file | what |
 //! |---|---|
 //! | `tokens` | int32/int64 buffers, read in place |
+//! | `cache` | the verbs, in path order |
+//! | `load` | waiting for layers, without the cache and without the GIL |
+//! | `stats` | counters as a dictionary |
+//! | `errors` | one match from the core's errors to exceptions |
 //! | `replay` | traces through the real tree |
 #![allow(missing_docs, reason = "Python's documentation is in the stub, python/hicache/_hicache.pyi")]
 
+mod cache;
+mod errors;
+mod load;
 mod replay;
+mod stats;
 mod tokens;
 
 use pyo3::prelude::*;
@@ -15,5 +23,8 @@ use pyo3::prelude::*;
 #[pymodule]
 fn _hicache(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add_class::<cache::Cache>()?;
+    module.add_class::<cache::Place>()?;
+    module.add_class::<load::Load>()?;
     module.add_class::<replay::Replay>()
 }

@@ -2,19 +2,26 @@
 //!
 //! On error: `TypeError` names the argument for another dtype, shape or a buffer with gaps.
 
+use hicache_core::ids::Slot;
 use hicache_core::page::Tokens;
 use pyo3::buffer::{Element, PyBuffer};
-use pyo3::exceptions::PyTypeError;
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
+use pyo3::types::PyByteArray;
 
 /// A buffer that stays exported, hence unmoved, while it is held.
 pub enum TokenBuffer {
     I32(PyBuffer<i32>),
     I64(PyBuffer<i64>),
+    Empty,
 }
 
 impl TokenBuffer {
     pub fn get(value: &Bound<'_, PyAny>, argument: &str) -> PyResult<Self> {
+        if value.len().is_ok_and(|length| length == 0) {
+            // An empty array may have no memory at all, which the typed buffers refuse.
+            return Ok(Self::Empty);
+        }
         if let Ok(buffer) = PyBuffer::<i32>::get(value) {
             return check(&buffer, argument).map(|()| Self::I32(buffer));
         }
@@ -29,6 +36,7 @@ impl TokenBuffer {
         match self {
             Self::I32(buffer) => Tokens::I32(slice(buffer)),
             Self::I64(buffer) => Tokens::I64(slice(buffer)),
+            Self::Empty => Tokens::EMPTY,
         }
     }
 }
@@ -45,13 +53,36 @@ fn check<T: Element>(buffer: &PyBuffer<T>, argument: &str) -> PyResult<()> {
 }
 
 fn slice<T: Element>(buffer: &PyBuffer<T>) -> &[T] {
-    if buffer.item_count() == 0 {
-        return &[];
-    }
     // SAFETY: `check` saw a contiguous buffer of this element type, which CPython keeps exported while
     // `buffer` lives; the GIL is held for the whole call, so that no Python code writes to it meanwhile.
     #[allow(unsafe_code)]
     unsafe {
         std::slice::from_raw_parts(buffer.buf_ptr().cast(), buffer.item_count())
     }
+}
+
+/// Slots from an int32/int64 buffer.
+pub fn slots(value: &Bound<'_, PyAny>, argument: &str) -> PyResult<Vec<Slot>> {
+    let buffer = TokenBuffer::get(value, argument)?;
+    let mut slots = Vec::with_capacity(buffer.view().len());
+    let mut wrong = None;
+    let mut put = |slot: i64| match u32::try_from(slot) {
+        Ok(slot) => slots.push(Slot(slot)),
+        Err(_) => wrong = Some(slot),
+    };
+    match &buffer {
+        TokenBuffer::I32(buffer) => slice(buffer).iter().for_each(|&slot| put(slot.into())),
+        TokenBuffer::I64(buffer) => slice(buffer).iter().for_each(|&slot| put(slot)),
+        TokenBuffer::Empty => {}
+    }
+    match wrong {
+        Some(slot) => Err(PyValueError::new_err(format!("{argument}: {slot} is no slot"))),
+        None => Ok(slots),
+    }
+}
+
+/// Slots as a byte array of int32, in the machine's order.
+pub fn slot_bytes<'py>(py: Python<'py>, slots: &[Slot]) -> Bound<'py, PyByteArray> {
+    let bytes: Vec<u8> = slots.iter().flat_map(|slot| slot.0.to_ne_bytes()).collect();
+    PyByteArray::new(py, &bytes)
 }

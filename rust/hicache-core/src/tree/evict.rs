@@ -4,6 +4,7 @@ use super::Tree;
 use super::pin::Hold;
 use super::recency::Class;
 use crate::ids::{Slot, Tier};
+use hashbrown::HashMap;
 
 /// What an eviction took.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -28,24 +29,24 @@ impl Tree {
         out
     }
 
-    /// Pages that an eviction of everything would free, for statistics and tests. Walks the whole tree.
+    /// Pages that an eviction of everything would free. For statistics and tests: walks the whole tree.
     pub fn evictable(&self, tier: Tier) -> usize {
-        // Pages go when nothing below them stays: count what no hard floor keeps, node by node upwards.
-        let mut kept: hashbrown::HashMap<u32, u32> = hashbrown::HashMap::new();
+        // A floor keeps its pages and, above them, whole edges.
+        let mut kept: HashMap<u32, u32> = HashMap::new();
+        let mut total = 0;
         for (index, node) in self.arena.iter().filter(|(_, node)| !node.is_root()) {
-            let floor = self.floor(tier, index);
-            if floor == 0 {
-                continue;
-            }
-            let entry = kept.entry(index).or_default();
-            *entry = (*entry).max(floor);
-            let mut up = node.parent;
-            while !self.arena[up].is_root() && kept.get(&up) != Some(&self.arena[up].resident(tier)) {
-                kept.insert(up, self.arena[up].resident(tier));
-                up = self.arena[up].parent;
+            let (mut at, mut pages) = (index, self.floor(tier, index));
+            let mut parent = node.parent;
+            while pages > 0 && pages > kept.get(&at).copied().unwrap_or(0) {
+                total += (pages - kept.insert(at, pages).unwrap_or(0)) as usize;
+                if self.arena[parent].is_root() {
+                    break;
+                }
+                (at, pages) = (parent, self.arena[parent].resident(tier));
+                parent = self.arena[at].parent;
             }
         }
-        self.resident(tier) - kept.values().map(|&pages| pages as usize).sum::<usize>()
+        self.resident(tier) - total
     }
 
     /// Takes what it can from one node's tail, or takes the node out of the question.

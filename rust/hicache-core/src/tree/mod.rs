@@ -85,4 +85,14 @@ impl Tree {
     pub fn nodes(&self) -> usize {
         self.arena.len()
     }
+
+    /// Pins that are held.
+    pub fn pins(&self) -> usize {
+        self.pins.len()
+    }
+
+    /// Every slot that a page has in a tier, in no order that means anything.
+    pub fn all_slots(&self, tier: crate::ids::Tier) -> impl Iterator<Item = crate::ids::Slot> + '_ {
+        self.arena.iter().flat_map(move |(_, node)| node.slots[tier as usize].iter().copied())
+    }
 }

@@ -124,6 +124,15 @@ impl Tree {
         digests
     }
 
+    /// Whose place it is.
+    pub fn namespace(&self, place: Place) -> Option<&Namespace> {
+        let mut node = place.node;
+        while !self.arena[node].is_root() {
+            node = self.arena[node].parent;
+        }
+        self.arena[node].namespace.as_deref()
+    }
+
     /// What the digest of the page after `place` is continued from.
     pub fn last_digest(&self, place: Place) -> Option<Digest> {
         let node = &self.arena[place.node];

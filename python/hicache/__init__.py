@@ -1,0 +1,71 @@
+"""A hierarchical KV cache for LLM engines: device, host and storage under one radix tree.
+
+For: engines, which import `HiCache` and call its verbs. `import hicache` costs nothing: each name is loaded
+when it is first used, so that commands without tensors need no torch.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from hicache import pools
+    from hicache.cache import HiCache
+    from hicache.config import Host, Namespace
+    from hicache.errors import (
+        ArgumentError,
+        ClosedError,
+        DeadlineError,
+        HiCacheError,
+        HitError,
+        InvariantError,
+        StaleCursor,
+    )
+    from hicache.hit import Hit, Inserted, Load
+    from hicache.identity import ModelIdentity
+
+_HOME = {
+    "HiCache": "cache",
+    "Hit": "hit",
+    "Inserted": "hit",
+    "Load": "hit",
+    "Host": "config",
+    "Namespace": "config",
+    "ModelIdentity": "identity",
+    "ArgumentError": "errors",
+    "ClosedError": "errors",
+    "DeadlineError": "errors",
+    "HiCacheError": "errors",
+    "HitError": "errors",
+    "InvariantError": "errors",
+    "StaleCursor": "errors",
+}
+
+__all__ = [
+    "ArgumentError",
+    "ClosedError",
+    "DeadlineError",
+    "HiCache",
+    "HiCacheError",
+    "Hit",
+    "HitError",
+    "Host",
+    "Inserted",
+    "InvariantError",
+    "Load",
+    "ModelIdentity",
+    "Namespace",
+    "StaleCursor",
+    "pools",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "pools":
+        return import_module("hicache.pools")
+    if name == "__version__":
+        return import_module("hicache._hicache").__version__
+    if name in _HOME:
+        return getattr(import_module(f"hicache.{_HOME[name]}"), name)
+    raise AttributeError(f"module 'hicache' has no attribute {name!r}")

@@ -1,0 +1,84 @@
+"""The binding's export list: the core's verbs, in path order. Slots go as bytearrays of int32."""
+
+from typing import Any, final
+
+__version__: str
+
+#: Name, planes as (layer, role, bytes per token), and their memory as (address, bytes).
+_Pool = tuple[str, list[tuple[int, int, int]], list[tuple[int, int]]]
+_Counts = tuple[int, int, int, int]
+
+@final
+class Place:
+    """Where a released hit ended."""
+
+@final
+class Load:
+    """How far one load is."""
+
+    def wait(self, layers: int, timeout: float) -> None: ...
+    @property
+    def finished(self) -> bool: ...
+
+@final
+class Cache:
+    """The core. `hit` is the number that `match_prefix` returned."""
+
+    def __new__(
+        cls,
+        *,
+        page_size: int,
+        pools: list[_Pool],
+        keep: object,
+        device_slots: int,
+        engine_owns_slots: bool,
+        host_slots: int,
+        layout: str,
+        storage: str | None,
+        identity: list[tuple[str, str]],
+        io_threads: int,
+        write_queue: int,
+        prefetch_deadline: float,
+        store_deadline: float,
+        prefetch_threshold: int,
+    ) -> Cache: ...
+    def match_prefix(
+        self,
+        tokens: Any,
+        extra_key: str | None,
+        salt: str | None,
+        adapter: str | None,
+        after: Place | None,
+        limit: int | None,
+        at: float,
+    ) -> int: ...
+    def view(self, hit: int) -> tuple[int, int, int, int, bool, bool]:
+        """Pages on the device, usable, copied, stored; waiting; loaded."""
+    def hit_slots(self, hit: int) -> bytearray: ...
+    def prefetch(self, hit: int) -> bool: ...
+    def load(self, hits: list[int], given: Any) -> tuple[Load, bytearray]: ...
+    def allocate(self, pages: int) -> bytearray | None: ...
+    def insert(self, hit: int, tokens: Any, given: Any) -> tuple[int, bytearray, bytearray]: ...
+    def free(self, given: Any) -> None: ...
+    def backup(self, hit: int) -> int: ...
+    def evict(self, host: bool, pages: int) -> bytearray: ...
+    def ready(self) -> _Counts: ...
+    def poll(self, limits: _Counts | None, at: float) -> _Counts: ...
+    def release(self, hit: int, generated: int) -> Place: ...
+    def in_flight(self) -> int: ...
+    def stats(self) -> dict[str, int]: ...
+    def check(self) -> None: ...
+    def close(self, timeout: float) -> None: ...
+
+@final
+class Replay:
+    """Traces through the real tree, with pools that hold no bytes. Sizes are pages; None is unlimited."""
+
+    def __new__(
+        cls, *, page_size: int, device: int | None = None, host: int | None = None, storage: bool = False
+    ) -> Replay: ...
+    def request(self, tokens: Any, prompt: int) -> tuple[int, int, int, int]:
+        """Hits on device, host and storage, and the ceiling, in tokens."""
+    def evicted(self) -> tuple[int, int]: ...
+    def resident(self) -> tuple[int, int, int]: ...
+    def check(self) -> None: ...

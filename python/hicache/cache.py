@@ -1,0 +1,228 @@
+"""`HiCache` for engines: the verbs in path order, tensors in, tensors out.
+
+One thread at a time calls it: the engine's. A call returns at once; what runs in the background enters
+through `poll`. Decisions are the core's: this layer only turns tensors into buffers and back.
+On error: `ArgumentError` names the argument, before anything was changed. A fault of storage is never an
+error here: it is a miss and a counter.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from hicache import _hicache, tensors
+from hicache.config import Host, Namespace, number, policy, settings, whole_number
+from hicache.errors import ArgumentError, HitError
+from hicache.hit import Hit, Inserted, Load
+from hicache.identity import ModelIdentity
+from hicache.pools import Pool
+from hicache.tensors import Integers
+
+__all__ = ["HiCache"]
+
+
+class HiCache:
+    """A hierarchical KV cache over an engine's pools.
+
+    `pools`: the engine's tensors (`hicache.pools`), which must not be moved or freed before `close`.
+    `page_size`: tokens per page. `host`: the host tier, or None. `storage`: a store by URL
+    ("file:///directory"), or None; needs `host` and `identity`. `slots`: who allocates device slots, "cache"
+    or "engine". Deadlines are in seconds, `prefetch_threshold` in tokens.
+    """
+
+    def __init__(
+        self,
+        pools: Sequence[Pool],
+        page_size: int,
+        *,
+        host: Host | None = None,
+        storage: str | None = None,
+        identity: ModelIdentity | None = None,
+        write: str = "write_through",
+        prefetch: str = "wait_complete",
+        eviction: str = "lru",
+        host_copies: str = "keep",
+        slots: str = "cache",
+        prefetch_threshold: int = 0,
+        prefetch_deadline: float = 30.0,
+        store_deadline: float = 30.0,
+        load_deadline: float = 30.0,
+        io_threads: int = 2,
+        write_queue: int = 256,
+    ) -> None:
+        self.page_size = whole_number("page_size", page_size, least=1)
+        chosen = {"write": write, "prefetch": prefetch, "eviction": eviction}
+        for setting, value in {**chosen, "host_copies": host_copies, "slots": slots}.items():
+            policy(setting, value)
+        device_slots = _device_slots(pools, page_size)
+        if storage is not None and identity is None:
+            raise ArgumentError("identity: storage needs one, so that no other model's pages are served")
+        page_bytes = sum(pool.token_bytes for pool in pools) * page_size
+        fields = [] if identity is None else identity.fields()
+        self._forgotten: list[int] = []
+        self._load_deadline = number("load_deadline", load_deadline)
+        self._closed = False
+        self._core = _hicache.Cache(
+            page_size=page_size,
+            pools=[(pool.name, pool.declaration(), pool.memory()) for pool in pools],
+            keep=list(pools),
+            device_slots=device_slots,
+            engine_owns_slots=slots == "engine",
+            host_slots=host.slots(page_size, page_bytes, device_slots) if host else 0,
+            layout=host.layout if host else "page_unified",
+            storage=storage,
+            identity=fields + [(f"pool {pool.name}", pool.description()) for pool in pools],
+            io_threads=whole_number("io_threads", io_threads, least=1),
+            write_queue=whole_number("write_queue", write_queue, least=1),
+            prefetch_deadline=number("prefetch_deadline", prefetch_deadline),
+            store_deadline=number("store_deadline", store_deadline),
+            prefetch_threshold=whole_number("prefetch_threshold", prefetch_threshold, least=0),
+        )
+
+    @classmethod
+    def from_config(
+        cls, pools: Sequence[Pool], config: Mapping[str, Any] | str, identity: ModelIdentity | None = None
+    ) -> HiCache:
+        """From plain settings: a mapping or JSON text with the constructor's names; `host` is a mapping."""
+        plain = json.loads(config) if isinstance(config, str) else config
+        return cls(pools, identity=identity, **settings(plain))
+
+    def match_prefix(
+        self,
+        tokens: Integers,
+        namespace: Namespace | None = None,
+        *,
+        after: Hit | None = None,
+        limit: int | None = None,
+        at: float | None = None,
+    ) -> Hit:
+        """Finds the longest usable prefix; moves nothing. The hit must be released.
+
+        `tokens`: one dimension, int32 or int64, read in place. `after`: a released hit that they follow (its
+        namespace is taken over); `StaleCursor` if its place was evicted. `limit`: most tokens that may hit.
+        `at`: now, in seconds, on the clock of `poll` (default: a monotonic clock).
+        """
+        if after is not None:
+            if after._cursor is None:
+                raise HitError("after: is not released yet")
+            namespace = after.namespace if namespace is None else namespace
+        namespace = namespace or Namespace()
+        most = None if limit is None else whole_number("limit", limit, least=0)
+        hit = self._core.match_prefix(
+            tensors.integers("tokens", tokens),
+            namespace.extra_key,
+            namespace.salt,
+            namespace.adapter,
+            None if after is None else after._cursor,
+            most,
+            time.monotonic() if at is None else at,
+        )
+        return Hit(self, hit, namespace)
+
+    def prefetch(self, hit: Hit) -> bool:
+        """Storage → host for the rest of the hit's tokens; returns at once whether anything was asked for.
+        The hit is `waiting` until polls have applied all of it, or the deadline has passed."""
+        return self._core.prefetch(hit._live())
+
+    def load(self, hits: Sequence[Hit], slots: Integers | None = None) -> Load:
+        """Host → device for all requests of a forward; returns at once. Pins the hits' pages and fixes
+        their `length`, which may be less or more than the match found. What finds no room is computed.
+
+        `slots`: device slots for it, from an engine that owns them; the rest is in `Load.unused`."""
+        given = None if slots is None else tensors.integers("slots", slots)
+        load, unused = self._core.load([hit._live() for hit in hits], given)
+        return Load(load, tensors.slots(unused), self._load_deadline)
+
+    def allocate(self, pages: int) -> torch.Tensor | None:
+        """Fresh device slots, int32 (pages,); evicts what it must. None: there is no such room."""
+        slots = self._core.allocate(whole_number("pages", pages, least=0))
+        return None if slots is None else tensors.slots(slots)
+
+    def insert(self, hit: Hit, tokens: Integers, slots: Integers) -> Inserted:
+        """Adds the whole pages of the tokens that follow `hit.length`, with the device slots their KV is in;
+        backs them up; moves the hit along. Call it after each chunk of prefill and at the end.
+
+        `slots`: one per whole page (one for a trailing partial page may follow; it stays yours)."""
+        buffers = tensors.integers("tokens", tokens), tensors.integers("slots", slots)
+        depth, own, duplicates = self._core.insert(hit._live(), *buffers)
+        return Inserted(depth * self.page_size, tensors.slots(own), tensors.slots(duplicates))
+
+    def free(self, slots: Integers) -> None:
+        """Gives device slots back that no cached page is in: duplicates, partial tails, aborted work."""
+        self._core.free(tensors.integers("slots", slots))
+
+    def backup(self, hit: Hit) -> int:
+        """Device → host for those pages of a loaded hit that had found no room there. `insert` does it by
+        itself. Returns the pages started."""
+        return self._core.backup(hit._live())
+
+    def evict(self, pages: int, tier: str = "device") -> torch.Tensor:
+        """Takes pages out of a tier ("device" or "host"), or as many as can go; returns their slots, int32.
+        They are free already, unless the engine owns the device slots: then they are its own again."""
+        if tier not in ("device", "host"):
+            raise ArgumentError(f"tier: unknown tier {tier!r}: use device or host")
+        return tensors.slots(self._core.evict(tier == "host", whole_number("pages", pages, least=0)))
+
+    def ready(self) -> tuple[int, int, int, int]:
+        """How many leading backups, loads, stores and prefetches have ended, for `poll`'s limits."""
+        return self._core.ready()
+
+    def poll(
+        self, limits: tuple[int, int, int, int] | None = None, *, at: float | None = None
+    ) -> tuple[int, int, int, int]:
+        """First thing in each step: applies what has ended, in order, and lets deadlines pass. `limits`: at
+        most so many backups, loads, stores, prefetches. `at`: now, in seconds (default: a monotonic clock).
+        Returns what was applied."""
+        while self._forgotten:
+            self._core.release(self._forgotten.pop(), 0)
+        return self._core.poll(limits, time.monotonic() if at is None else at)
+
+    def drain(self, timeout: float) -> bool:
+        """Polls until no transfer is under way; False if that takes more than `timeout` seconds."""
+        deadline = time.monotonic() + timeout
+        while self._core.in_flight() and time.monotonic() < deadline:
+            if not any(self.poll()):
+                time.sleep(0.001)
+        return self._core.in_flight() == 0
+
+    def stats(self) -> dict[str, int]:
+        """Counters and levels by name; counters never go down."""
+        return self._core.stats()
+
+    def check(self) -> None:
+        """`InvariantError` if books or tree are broken; for tests, it looks at everything."""
+        self._core.check()
+
+    @property
+    def closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._closed
+
+    def close(self, timeout: float = 10.0) -> None:
+        """Lets backups and stores finish and ends the threads, within about `timeout` seconds even if a
+        store never answers. Hits may still be released."""
+        if not self._closed:
+            deadline = time.monotonic() + timeout
+            self.drain(timeout)
+            self._closed = True
+            self._core.close(max(0.0, deadline - time.monotonic()))
+
+    def __enter__(self) -> HiCache:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _device_slots(pools: Sequence[Pool], page_size: int) -> int:
+    if not pools:
+        raise ArgumentError("pools: a cache needs at least one pool")
+    slots = {pool.name: pool.rows // page_size for pool in pools}
+    if len(set(slots.values())) > 1:
+        raise ArgumentError(f"pools: all need the same number of pages, got {slots}")
+    return slots[pools[0].name]

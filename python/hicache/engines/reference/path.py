@@ -1,0 +1,113 @@
+"""The life of a request, told in the cache's verbs, in the order in which it meets them.
+
+    find         match_prefix, prefetch    it arrives: what is known of its prompt, and fetch what storage has
+    load         load                      it may run: its hit comes to the device
+    allocate     allocate                  and it gets slots for all the rest
+    (compute)    load.wait_layer           the model, just before each layer reads the pool
+    keep         insert, free              after each chunk, and at the end: whole pages go to the tree
+    give_back    free, release             it ends, or is aborted, in any state
+
+Two verbs are not called here: write-through makes the backups by itself when pages are inserted, and allocate
+evicts what it must. `poll` is the engine's, once a step.
+
+For: `admission.py` and `engine.py`.
+Assumes: a sequence is waiting (found or not yet), running, or ended.
+Refuses to know: the inside of the cache; the model.
+On error: no room is a value (False).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hicache.engines.reference.pool import KVPool
+    from hicache.engines.reference.sequence import Sequence
+    from hicache.engines.reference.verbs import Cache, Load
+
+
+def find(cache: Cache, sequence: Sequence, clock: Callable[[], float]) -> None:
+    """Match the prompt and, where storage may have more, fetch it while the request waits.
+
+    At least the last prompt token must be computed, or there would be no logits to sample from: so the limit.
+    """
+    started = clock()
+    prompt = sequence.tokens[: sequence.prompt]
+    space = {} if sequence.request.namespace is None else {"namespace": sequence.request.namespace}
+    sequence.hit = cache.match_prefix(prompt, **space, limit=sequence.prompt - 1, at=started)
+    cache.prefetch(sequence.hit)
+    sequence.clock.asked = clock()
+    sequence.clock.count(restoring=sequence.clock.asked - started)
+
+
+def found(sequence: Sequence, clock: Callable[[], float]) -> bool:
+    """True once it is decided what the request will start from."""
+    if sequence.hit is None or sequence.hit.waiting:
+        return False
+    if sequence.clock.asked is not None:
+        sequence.clock.count(restoring=clock() - sequence.clock.asked)
+        sequence.clock.asked = None
+    return True
+
+
+def load(cache: Cache, batch: list[Sequence], clock: Callable[[], float]) -> Load:
+    """One load for the batch: afterwards every hit has its final length and its pages are pinned."""
+    started = clock()
+    copies = cache.load([sequence.hit for sequence in batch])
+    for sequence in batch:
+        sequence.clock.count(restoring=clock() - started)
+    return copies
+
+
+def missing(sequence: Sequence, pool: KVPool, length: int) -> int:
+    """Pages that a request needs besides a hit of `length` tokens, up to its last possible token."""
+    return pool.pages_for(sequence.kv_tokens) - pool.pages_for(length)
+
+
+def allocate(cache: Cache, sequence: Sequence, pool: KVPool) -> bool:
+    """Slots for everything that the hit does not cover; False: no room now.
+
+    All of them at once, so that a running request never has to stop for want of a slot.
+    """
+    hit = sequence.hit
+    slots = cache.allocate(missing(sequence, pool, hit.length))
+    if slots is None:
+        return False
+    sequence.page_table = torch.cat([hit.slots, slots])
+    sequence.computed = sequence.restored = hit.length
+    # What this request's own prefetch brought in was the tail of what the load copied.
+    sequence.from_storage = min(hit.storage_length, hit.loaded_length)
+    sequence.from_host = hit.loaded_length - sequence.from_storage
+    return True
+
+
+def keep(cache: Cache, sequence: Sequence, pool: KVPool) -> None:
+    """Give the tree every whole page computed since the last time, and use its slots from now on.
+
+    Where another request was quicker with the same page, the tree keeps that one and ours is a duplicate: the
+    page table is re-pointed first, then the duplicate is freed.
+    """
+    start, end = sequence.hit.length, sequence.computed
+    first, last = start // pool.page_size, end // pool.page_size
+    if first == last:
+        return
+    done = cache.insert(sequence.hit, sequence.tokens[start:end], sequence.page_table[first:last])
+    sequence.page_table[first : first + len(done.slots)] = done.slots
+    if len(done.duplicates):
+        cache.free(done.duplicates)
+
+
+def give_back(cache: Cache, sequence: Sequence, pool: KVPool) -> None:
+    """Free the slots that are still ours (a partial last page, unused reserve) and release the hit."""
+    hit = sequence.hit
+    if hit is None:
+        return
+    ours = sequence.page_table[hit.length // pool.page_size :]
+    if len(ours):
+        cache.free(ours)
+    pass
+    sequence.hit = None

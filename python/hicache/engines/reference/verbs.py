@@ -1,0 +1,94 @@
+"""The cache as the engine sees it: the verbs and what they return, in path order.
+
+For: type checking, and for reading: this is all that an engine needs of a cache. `hicache.HiCache` is one
+implementation, `uncached.Uncached` (no cache at all) the other.
+Assumes: nothing.
+Refuses to know: how either of them works.
+On error: verbs answer with values (no room is `None`, a lost page is a shorter hit) and raise for wrong use.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from torch import Tensor
+
+
+class Hit(Protocol):
+    """What a match found for one request; lengths are in tokens, whole pages."""
+
+    @property
+    def device_length(self) -> int:
+        """Usable on the device when matched."""
+        ...
+
+    @property
+    def waiting(self) -> bool:
+        """True while the prefetch of this hit is undecided."""
+        ...
+
+    @property
+    def storage_length(self) -> int:
+        """What the prefetch of this hit brought from storage to host."""
+        ...
+
+    @property
+    def length(self) -> int:
+        """After `load`: what is, or will be, in the device pool. Moves along with `insert`."""
+        ...
+
+    @property
+    def loaded_length(self) -> int:
+        """How much of `length` the load copies from host."""
+        ...
+
+    @property
+    def slots(self) -> Tensor:
+        """(length / page_size,) int32 device slots of the whole path."""
+        ...
+
+    def release(self, generated: int = 0) -> None:
+        """Exactly once, in any state."""
+        ...
+
+
+class Load(Protocol):
+    """One load for a batch of hits, layer by layer."""
+
+    def wait_layer(self, layer: int) -> None:
+        """Return when the pages of `layer` may be read."""
+        ...
+
+
+class Done(Protocol):
+    """What an insert did."""
+
+    @property
+    def slots(self) -> Tensor:
+        """(inserted pages,) int32: the tree's slots for them."""
+        ...
+
+    @property
+    def duplicates(self) -> Tensor:
+        """int32: our slots which the tree did not adopt; re-point first, then free them."""
+        ...
+
+
+class Cache(Protocol):
+    """The verbs. Token arguments are 1-D int64 tensors; slots are 1-D int32 tensors."""
+
+    def match_prefix(
+        self, tokens: Tensor, namespace: Any = ..., *, limit: int | None = ..., at: float | None = ...
+    ) -> Hit: ...
+
+    def prefetch(self, hit: Any) -> bool: ...
+
+    def poll(self) -> Any: ...
+
+    def load(self, hits: list[Any]) -> Load: ...
+
+    def allocate(self, pages: int) -> Tensor | None: ...
+
+    def insert(self, hit: Any, tokens: Tensor, slots: Tensor) -> Done: ...
+
+    def free(self, slots: Tensor) -> None: ...

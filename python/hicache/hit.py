@@ -1,0 +1,150 @@
+"""What the verbs return: hits, loads, and what became of an insert.
+
+A hit belongs to one request. It is held softly until `load`, then its pages are pinned on the device;
+`release` lets it go, exactly once, in any state, and leaves a cursor from which the next turn continues.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+
+from hicache import tensors
+from hicache.config import Namespace
+from hicache.errors import HitError
+
+if TYPE_CHECKING:
+    from hicache import _hicache
+    from hicache.cache import HiCache
+
+_ALL_LAYERS = 2**32 - 1
+
+
+class Hit:
+    """A request's hit. Lengths are tokens in whole pages, counted from the start of the path."""
+
+    def __init__(self, cache: HiCache, number: int, namespace: Namespace) -> None:
+        self._cache, self._number, self._namespace = cache, number, namespace
+        self._cursor: _hicache.Place | None = None
+        self._last = (0, 0)
+
+    @property
+    def namespace(self) -> Namespace:
+        """Whose prefix it is."""
+        return self._namespace
+
+    @property
+    def released(self) -> bool:
+        """Whether only the cursor is left."""
+        return self._cursor is not None
+
+    @property
+    def device_length(self) -> int:
+        """Tokens usable on the device as they are (before load), or pinned there (after it)."""
+        return self._tokens(0)
+
+    @property
+    def host_length(self) -> int:
+        """Tokens usable on device or host; never less than `device_length`."""
+        return self._tokens(1)
+
+    @property
+    def loaded_length(self) -> int:
+        """Of `length`, the tokens that the load copies from the host."""
+        return self._tokens(2)
+
+    @property
+    def storage_length(self) -> int:
+        """Tokens that this hit's prefetch brought from storage to the host."""
+        return self._tokens(3)
+
+    @property
+    def waiting(self) -> bool:
+        """Whether a prefetch is undecided: `poll` decides it."""
+        return bool(self._core.view(self._live())[4])
+
+    @property
+    def length(self) -> int:
+        """Tokens whose KV is in the device pool (or arrives there with the load): fixed by `load`, moved
+        along by `insert`. For a released hit, where its path ended."""
+        if self.released:
+            return self._last[0]
+        view = self._core.view(self._live())
+        if not view[5]:
+            raise HitError("hit: has no length before it is loaded")
+        return int(view[0]) * self._cache.page_size
+
+    @property
+    def slots(self) -> torch.Tensor:
+        """Device slots of the whole path, int32 (length // page_size,)."""
+        return tensors.slots(self._core.hit_slots(self._live()))
+
+    def release(self, generated: int = 0) -> None:
+        """Lets the hit go; cancels what still runs for it. `generated`: tokens the request generated."""
+        if not self.released:
+            view = self._core.view(self._live())
+            self._last = (int(view[0 if view[5] else 1]) * self._cache.page_size, generated)
+        self._cursor = self._core.release(self._live(), generated)
+
+    @property
+    def _core(self) -> _hicache.Cache:
+        return self._cache._core
+
+    def _tokens(self, field: int) -> int:
+        return int(self._core.view(self._live())[field]) * self._cache.page_size
+
+    def _live(self) -> int:
+        if self.released:
+            raise HitError("hit: was released")
+        return self._number
+
+    def __del__(self) -> None:
+        # A forgotten hit pins its pages: loud where warnings are errors, and let go by the next poll.
+        if getattr(self, "_cursor", True) is None and not self._cache.closed:
+            self._cache._forgotten.append(self._number)
+            warnings.warn("a hit was dropped without release()", ResourceWarning, stacklevel=2, source=self)
+
+    def __repr__(self) -> str:
+        if self.released:
+            return f"<Hit released at {self._last[0]} tokens>"
+        device, usable, _, _, waiting, loaded = self._core.view(self._number)
+        state = "loaded" if loaded else "waiting" if waiting else "matched"
+        size = self._cache.page_size
+        return f"<Hit {state}: {device * size} tokens on the device, {usable * size} with the host>"
+
+
+class Load:
+    """The copies that bring a batch's pages to the device, layer by layer."""
+
+    def __init__(self, core: _hicache.Load, unused: torch.Tensor, timeout: float) -> None:
+        self._core, self._timeout = core, timeout
+        #: Slots that were given and not needed, int32.
+        self.unused = unused
+
+    def wait_layer(self, layer: int) -> None:
+        """Blocks until this layer of all pools is there. `DeadlineError` if it takes too long."""
+        self._core.wait(layer + 1, self._timeout)
+
+    def wait(self) -> None:
+        """Blocks until all layers are there."""
+        self._core.wait(_ALL_LAYERS, self._timeout)
+
+    @property
+    def finished(self) -> bool:
+        """Whether all layers are there; never blocks."""
+        return self._core.finished
+
+
+@dataclass(frozen=True)
+class Inserted:
+    """What became of the inserted pages."""
+
+    #: Tokens of the hit's path now, whole pages.
+    length: int
+    #: The tree's device slots for the inserted pages, int32: the page table must name these from now on.
+    slots: torch.Tensor
+    #: Given slots that the tree did not adopt, int32. Re-point the page table first, then free them.
+    duplicates: torch.Tensor

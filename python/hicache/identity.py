@@ -1,0 +1,77 @@
+"""What tells this model's pages from any other's.
+
+The core turns these fields, the page size and the pools' geometry into one fingerprint, which is in every
+stored page and its directory's name. Adapters belong to a request's namespace, not here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from hicache.errors import ArgumentError
+
+if TYPE_CHECKING:
+    import torch
+
+#: Elements of each weight that `ModelIdentity.of` reads.
+SAMPLES = 64
+
+
+@dataclass(frozen=True)
+class ModelIdentity:
+    """Fields that change the bytes of a page or their meaning.
+
+    `model`: name of the weights. `config`, `weights`: digests, as `of` computes them. `rank` and `world`:
+    this process's coordinates in the grid of ranks and the grid's size, such as (tensor, pipeline).
+    """
+
+    model: str
+    revision: str = ""
+    dtype: str = ""
+    quantization: str = ""
+    config: str = ""
+    weights: str = ""
+    weights_epoch: int = 0
+    rank: tuple[int, ...] = (0,)
+    world: tuple[int, ...] = (1,)
+
+    def __post_init__(self) -> None:
+        if not self.model:
+            raise ArgumentError("identity: model must not be empty")
+        inside = all(0 <= at < size for at, size in zip(self.rank, self.world, strict=False))
+        if len(self.rank) != len(self.world) or not inside:
+            raise ArgumentError(f"identity: rank {self.rank} is not in a world of {self.world}")
+
+    @classmethod
+    def of(
+        cls,
+        model: str,
+        config: Mapping[str, Any],
+        weights: Iterable[tuple[str, torch.Tensor]],
+        **fields: Any,
+    ) -> ModelIdentity:
+        """Computed from a model's configuration (RoPE settings included, JSON-like values) and its named
+        weights, of which name, shape, dtype and a sample of evenly spaced elements count."""
+        text = json.dumps(config, sort_keys=True, default=str)
+        digest = hashlib.sha256()
+        for name, tensor in sorted(weights, key=lambda item: item[0]):
+            digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}\0".encode())
+            digest.update(_sample(tensor))
+        config_digest = hashlib.sha256(text.encode()).hexdigest()
+        return cls(model=model, config=config_digest, weights=digest.hexdigest(), **fields)
+
+    def fields(self) -> list[tuple[str, str]]:
+        """Name and value of every field, for the core's fingerprint."""
+        return [(name, str(value)) for name, value in vars(self).items()]
+
+
+def _sample(tensor: torch.Tensor) -> bytes:
+    import torch
+
+    flat = tensor.detach().reshape(-1)
+    step = max(1, flat.numel() // SAMPLES)
+    return flat[::step][:SAMPLES].cpu().contiguous().view(torch.uint8).numpy().tobytes()

@@ -1,0 +1,72 @@
+"""From what callers have (tensors, arrays, lists) to buffers that the binding reads in place, and back.
+
+Assumes CPU memory for tokens and slots. Refuses to know what they mean.
+On error: `ArgumentError` or `TypeError` whose text begins with the argument's name.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
+
+import torch
+
+from hicache.errors import ArgumentError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+#: Tokens or slots: one dimension, int32 or int64, contiguous, on the CPU; lists are copied.
+Integers: TypeAlias = "torch.Tensor | np.ndarray[Any, Any] | array[int] | memoryview | Sequence[int]"
+
+
+def integers(name: str, values: Integers) -> Any:
+    """A buffer of the same integers; only lists and tuples are copied."""
+    if isinstance(values, torch.Tensor):
+        if values.dtype not in (torch.int32, torch.int64):
+            raise ArgumentError(f"{name}: need int32 or int64, got {values.dtype}")
+        if values.device.type != "cpu":
+            raise ArgumentError(f"{name}: need a tensor on the CPU, got one on {values.device}")
+        return values.detach().numpy()
+    if isinstance(values, (list, tuple)):
+        try:
+            return array("q", values)
+        except (TypeError, OverflowError) as error:
+            raise ArgumentError(f"{name}: need integers that fit into 64 bits: {error}") from None
+    return values
+
+
+def slots(data: bytearray) -> torch.Tensor:
+    """Slots from the binding: int32, one dimension, sharing its memory."""
+    if not data:
+        return torch.empty(0, dtype=torch.int32)
+    return torch.frombuffer(data, dtype=torch.int32)
+
+
+def planes(name: str, tensors: Any) -> list[torch.Tensor]:
+    """One tensor per layer, from a sequence or from one tensor whose first axis is the layer."""
+    layers = list(cast("Sequence[torch.Tensor]", tensors))
+    if not layers:
+        raise ArgumentError(f"{name}: need at least one layer")
+    for at, tensor in enumerate(layers):
+        where = f"{name}[{at}]"
+        if not isinstance(tensor, torch.Tensor):
+            raise ArgumentError(f"{where}: need a torch tensor, got {type(tensor).__name__}")
+        if tensor.dim() < 2:
+            raise ArgumentError(
+                f"{where}: need (rows, ...), one row a token, got shape {tuple(tensor.shape)}"
+            )
+        if not tensor.is_contiguous():
+            raise ArgumentError(f"{where}: need a contiguous tensor")
+        if tensor.device.type != "cpu":
+            raise ArgumentError(
+                f"{where}: this build copies CPU memory only, got a tensor on {tensor.device}"
+            )
+        if tensor.dtype != layers[0].dtype:
+            raise ArgumentError(f"{where}: need {layers[0].dtype} like layer 0, got {tensor.dtype}")
+        if tensor.shape[0] != layers[0].shape[0]:
+            raise ArgumentError(
+                f"{where}: need {layers[0].shape[0]} rows like layer 0, got {tensor.shape[0]}"
+            )
+    return layers

@@ -1,0 +1,179 @@
+//! `HiCache`: owns the nouns. What it does is in `path/`, one file per verb.
+
+use crate::command::Command;
+use crate::config::Config;
+use crate::error::{Error, Result};
+use crate::executor::Executor;
+use crate::flights::Flights;
+use crate::hit::Hit;
+use crate::host::SlotPool;
+use crate::ids::{HitId, Slot, Tier};
+use crate::stats::Stats;
+use crate::transfer::{Direction, Progress};
+use crate::tree::Tree;
+use hashbrown::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A hierarchical KV cache. One thread at a time calls it: the engine's.
+pub struct HiCache {
+    pub(crate) config: Config,
+    pub(crate) storage: bool,
+    pub(crate) tree: Tree,
+    pub(crate) device: SlotPool,
+    pub(crate) host: SlotPool,
+    pub(crate) hits: HashMap<HitId, Hit>,
+    pub(crate) flights: Flights,
+    pub(crate) commands: Vec<Command>,
+    pub(crate) executor: Executor,
+    pub(crate) stats: Stats,
+    /// Seconds, as the engine last told them. Nothing here reads a clock.
+    pub(crate) now: f64,
+    pub(crate) hits_made: u64,
+    pub(crate) closed: bool,
+}
+
+/// What a hit looks like from outside, in pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HitView {
+    /// Usable on the device; after load: pinned there.
+    pub device: u32,
+    /// Usable on device or host (before load).
+    pub usable: u32,
+    /// Copied by the load.
+    pub copied: u32,
+    /// Put on the host by this hit's prefetch.
+    pub stored: u32,
+    /// Whether a prefetch is undecided.
+    pub waiting: bool,
+    /// Whether it was loaded.
+    pub loaded: bool,
+}
+
+impl HiCache {
+    /// An empty cache over an executor. `storage` tells whether that has a store.
+    ///
+    /// # Errors
+    /// Names the field of the configuration that can't be meant.
+    pub fn new(config: Config, executor: Executor, storage: bool) -> Result<Self> {
+        config.check()?;
+        let device = if config.engine_owns_slots {
+            SlotPool::all_out(config.device_slots)
+        } else {
+            SlotPool::new(config.device_slots)
+        };
+        Ok(Self {
+            storage,
+            tree: Tree::new(config.page_size, storage),
+            device,
+            host: SlotPool::new(config.host_slots),
+            hits: HashMap::new(),
+            flights: Flights::default(),
+            commands: Vec::new(),
+            executor,
+            stats: Stats::default(),
+            now: 0.0,
+            hits_made: 0,
+            closed: false,
+            config,
+        })
+    }
+
+    /// A hit as it is now.
+    ///
+    /// # Errors
+    /// When it was released.
+    pub fn view(&self, id: HitId) -> Result<HitView> {
+        let hit = self.hit(id)?;
+        let stored = hit.stored.end - hit.stored.start;
+        let waiting = hit.fetch.is_some();
+        let (device, usable, copied, loaded) = (hit.device, hit.usable, hit.copied, hit.loaded);
+        Ok(HitView { device, usable, copied, stored, waiting, loaded })
+    }
+
+    /// Device slots of a loaded hit's whole path.
+    ///
+    /// # Errors
+    /// When it was released or not loaded.
+    pub fn hit_slots(&self, id: HitId) -> Result<Vec<Slot>> {
+        let hit = self.hit(id)?;
+        if !hit.loaded {
+            return Err(Error::Hit("has no slots before it is loaded"));
+        }
+        Ok(self.tree.slots(self.tree.pinned(&hit.pin), 0..hit.device, Tier::Device))
+    }
+
+    /// What was counted so far.
+    pub const fn stats(&self) -> &Stats {
+        &self.stats
+    }
+
+    /// The tree, to look at.
+    pub const fn tree(&self) -> &Tree {
+        &self.tree
+    }
+
+    /// A tier's slots, to look at.
+    pub const fn slots(&self, tier: Tier) -> &SlotPool {
+        match tier {
+            Tier::Device => &self.device,
+            Tier::Host => &self.host,
+        }
+    }
+
+    /// Transfers under way.
+    pub fn in_flight(&self) -> usize {
+        self.flights.len()
+    }
+
+    /// How far the copies of a direction are.
+    pub fn progress(&self, direction: Direction) -> &Arc<Progress> {
+        self.executor.progress(direction)
+    }
+
+    /// Ends everything: prefetches are given up, storage threads end within `most`. Hits may still be
+    /// released; all else is refused from now on.
+    pub fn close(&mut self, most: Duration) {
+        for hit in self.hits.values_mut() {
+            hit.stop_fetch();
+        }
+        self.closed = true;
+        self.executor.close(most);
+    }
+
+    /// Books and tree.
+    ///
+    /// # Errors
+    /// The first invariant that doesn't hold, with its number.
+    pub fn check(&self) -> Result<()> {
+        self.tree.check()?;
+        let books = |holds: bool, what: &str| {
+            if holds { Ok(()) } else { Err(Error::Invariant(what.to_owned())) }
+        };
+        let placed = |tier, pool: &SlotPool| {
+            self.tree.all_slots(tier).all(|slot| pool.is_placed(slot))
+                && pool.capacity() == pool.free() + pool.out() + self.tree.resident(tier)
+        };
+        books(placed(Tier::Device, &self.device), "C1: device slots are not free, out or a page's")?;
+        books(placed(Tier::Host, &self.host), "C2: host slots are not free, out or a page's")?;
+        books(self.host.out() == self.flights.reading(), "C3: host slots are out without a read")?;
+        let pins = self.hits.len() + self.flights.pins();
+        books(self.tree.pins() == pins, "C4: pins without a hit or a transfer")
+    }
+
+    pub(crate) fn hit(&self, id: HitId) -> Result<&Hit> {
+        self.hits.get(&id).ok_or(Error::Hit("was released"))
+    }
+
+    pub(crate) fn hit_mut(&mut self, id: HitId) -> Result<&mut Hit> {
+        self.hits.get_mut(&id).ok_or(Error::Hit("was released"))
+    }
+
+    pub(crate) const fn open(&self) -> Result<()> {
+        if self.closed { Err(Error::Closed) } else { Ok(()) }
+    }
+
+    pub(crate) fn act(&mut self) {
+        self.executor.drain(&mut self.commands);
+    }
+}

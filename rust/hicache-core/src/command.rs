@@ -1,0 +1,55 @@
+//! What the verbs decided, as values. A verb changes the tree and appends commands; the executor
+//! carries them out in order. Commands name slots, never addresses, so that another rank could follow.
+
+use crate::hash::Digest;
+use crate::ids::Slot;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+/// One decision.
+#[derive(Debug)]
+pub enum Command {
+    /// Copy pages (device slot, host slot) from device to host.
+    Backup {
+        /// Number among the backups.
+        ticket: u64,
+        /// Pages as (device slot, host slot).
+        pages: Vec<(Slot, Slot)>,
+    },
+    /// Copy pages (device slot, host slot) from host to device.
+    Load {
+        /// Number among the loads.
+        ticket: u64,
+        /// Pages as (device slot, host slot).
+        pages: Vec<(Slot, Slot)>,
+    },
+    /// Ask storage which keys it has.
+    Exists {
+        /// Names the completion.
+        id: u64,
+        /// In order of the path.
+        keys: Vec<Digest>,
+        /// Set when nobody waits any more.
+        cancel: Arc<AtomicBool>,
+    },
+    /// Read keys from storage into host slots.
+    Read {
+        /// Names the completion.
+        id: u64,
+        /// In order of the path.
+        keys: Vec<Digest>,
+        /// One per key.
+        slots: Vec<Slot>,
+        /// Set when nobody waits any more.
+        cancel: Arc<AtomicBool>,
+    },
+    /// Write host slots to storage.
+    Store {
+        /// Names the completion.
+        id: u64,
+        /// In order of the path.
+        keys: Vec<Digest>,
+        /// One per key.
+        slots: Vec<Slot>,
+    },
+}

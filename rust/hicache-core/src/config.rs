@@ -1,0 +1,68 @@
+//! What a cache is made of, checked before anything is allocated.
+
+use crate::error::{Result, argument};
+use crate::host::LayoutKind;
+use crate::identity::Fingerprint;
+use crate::page::PageSize;
+use crate::pool::PoolSpec;
+
+/// Everything that is fixed when a cache is made.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Tokens per page.
+    pub page_size: PageSize,
+    /// All pools; they use the same slots.
+    pub pools: Vec<PoolSpec>,
+    /// Device slots of every pool.
+    pub device_slots: u32,
+    /// Whether the engine allocates device slots itself.
+    pub engine_owns_slots: bool,
+    /// Host slots of every pool; 0: no host tier.
+    pub host_slots: u32,
+    /// Order of axes in host memory.
+    pub layout: LayoutKind,
+    /// Who may read what this cache stores.
+    pub identity: Fingerprint,
+    /// Storage threads.
+    pub io_threads: usize,
+    /// Batches of writes that may wait.
+    pub write_queue: usize,
+    /// How long a request waits for its prefetch, in seconds.
+    pub prefetch_deadline: f64,
+    /// How long anything waits for a store's write, in seconds.
+    pub store_deadline: f64,
+    /// Tokens below which a prefetch isn't worth asking for.
+    pub prefetch_threshold: usize,
+}
+
+impl Config {
+    /// # Errors
+    /// Names the first field that can't be meant.
+    pub fn check(&self) -> Result<()> {
+        if self.pools.is_empty() {
+            return argument("pools", "a cache needs at least one pool");
+        }
+        let names: hashbrown::HashSet<&str> = self.pools.iter().map(|pool| pool.name.as_str()).collect();
+        if names.len() < self.pools.len() {
+            return argument("pools", "two pools have the same name");
+        }
+        if self.device_slots == 0 {
+            return argument("pools", "the device pool has no room for a single page");
+        }
+        if self.io_threads == 0 {
+            return argument("io_threads", "must be at least 1");
+        }
+        if self.write_queue == 0 {
+            return argument("write_queue", "must be at least 1 batch");
+        }
+        positive("prefetch_deadline", self.prefetch_deadline)?;
+        positive("store_deadline", self.store_deadline)
+    }
+}
+
+fn positive(name: &'static str, seconds: f64) -> Result<()> {
+    if seconds.is_finite() && seconds > 0.0 {
+        return Ok(());
+    }
+    argument(name, format!("must be a positive number of seconds, got {seconds}"))
+}

@@ -1,0 +1,124 @@
+//! Transfers under way, one queue per kind, in order of submission.
+//!
+//! A transfer owns its pins and slots: whatever the tree does meanwhile (split, eviction, abort), they
+//! come back when it lands. One that outlasts its deadline leaves its queue, so that nobody waits behind
+//! it, and keeps what it owns until it lands after all.
+
+use crate::hash::Digest;
+use crate::ids::{HitId, Slot};
+use crate::storage::Outcome;
+use crate::tree::PinId;
+use hashbrown::HashMap;
+use std::collections::VecDeque;
+
+/// A copy between device and host.
+#[derive(Debug)]
+pub(crate) struct Copy {
+    pub ticket: u64,
+    /// Holds the device's pages.
+    pub device: PinId,
+    /// Holds the host's pages.
+    pub host: PinId,
+    /// Of a backup: what to store when it has landed.
+    pub store: Vec<(Digest, Slot)>,
+}
+
+/// A batch of storage work.
+#[derive(Debug)]
+pub(crate) struct Batch {
+    pub id: u64,
+    pub deadline: f64,
+    pub outcomes: Option<Vec<Outcome>>,
+    pub what: What,
+}
+
+#[derive(Debug)]
+pub(crate) enum What {
+    /// Pages being written; the pin holds them on the host.
+    Store { host: PinId },
+    /// A question for a hit's prefetch.
+    Exists { hit: HitId, attempt: u64 },
+    /// Pages being read into slots, from page `at` of the hit's path on.
+    Read { hit: HitId, attempt: u64, at: u32, slots: Vec<Slot> },
+}
+
+/// How many leading transfers of each kind have ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ready {
+    /// Device → host.
+    pub backups: usize,
+    /// Host → device.
+    pub loads: usize,
+    /// Host → storage.
+    pub stores: usize,
+    /// Storage → host, questions included.
+    pub prefetches: usize,
+}
+
+/// All transfers under way.
+#[derive(Debug, Default)]
+pub(crate) struct Flights {
+    pub backups: VecDeque<Copy>,
+    pub loads: VecDeque<Copy>,
+    pub stores: VecDeque<Batch>,
+    pub prefetches: VecDeque<Batch>,
+    /// Past their deadline, not landed.
+    pub strays: HashMap<u64, Batch>,
+    /// Last ticket of each direction, and last batch.
+    pub loads_submitted: u64,
+    pub backups_submitted: u64,
+    pub batches_submitted: u64,
+}
+
+impl Flights {
+    pub fn next_batch(&mut self) -> u64 {
+        self.batches_submitted += 1;
+        self.batches_submitted
+    }
+
+    /// Notes a batch's outcomes; gives back a stray that has landed.
+    pub fn land(&mut self, id: u64, outcomes: Vec<Outcome>) -> Option<Batch> {
+        let waiting = self.stores.iter_mut().chain(&mut self.prefetches).find(|batch| batch.id == id);
+        if let Some(batch) = waiting {
+            batch.outcomes = Some(outcomes);
+            return None;
+        }
+        self.strays.remove(&id)
+    }
+
+    /// Moves batches whose deadline has passed out of the queues; returns how many.
+    pub fn expire(&mut self, now: f64) -> usize {
+        let mut expired = 0;
+        for queue in [&mut self.stores, &mut self.prefetches] {
+            let (late, rest): (Vec<Batch>, Vec<Batch>) = std::mem::take(queue)
+                .into_iter()
+                .partition(|batch| batch.outcomes.is_none() && now >= batch.deadline);
+            expired += late.len();
+            queue.extend(rest);
+            self.strays.extend(late.into_iter().map(|batch| (batch.id, batch)));
+        }
+        expired
+    }
+
+    /// Transfers of every kind, strays included.
+    pub fn len(&self) -> usize {
+        self.backups.len() + self.loads.len() + self.stores.len() + self.prefetches.len() + self.strays.len()
+    }
+
+    /// Host slots that reads own.
+    pub fn reading(&self) -> usize {
+        let reads = self.prefetches.iter().chain(self.strays.values());
+        let slots = reads.map(|batch| match &batch.what {
+            What::Read { slots, .. } => slots.len(),
+            _ => 0,
+        });
+        slots.sum()
+    }
+
+    /// Pins that transfers hold.
+    pub fn pins(&self) -> usize {
+        let stores = self.stores.iter().chain(self.strays.values());
+        let stores = stores.filter(|batch| matches!(batch.what, What::Store { .. })).count();
+        2 * (self.backups.len() + self.loads.len()) + stores
+    }
+}

@@ -1,0 +1,53 @@
+//! A request's hit: what a match found, what is still being fetched, and what it holds.
+
+use crate::hash::Digest;
+use crate::page::OwnedTokens;
+use crate::tree::PinId;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// One request's hit.
+#[derive(Debug)]
+pub(crate) struct Hit {
+    /// Soft until loaded, then on the device.
+    pub pin: PinId,
+    pub loaded: bool,
+    /// Whole pages that may hit but did not when they were matched.
+    pub rest: OwnedTokens,
+    /// Pages before `rest`.
+    pub rest_at: u32,
+    /// Pages usable on the device (before load), or pinned there (after it).
+    pub device: u32,
+    /// Pages usable on device or host.
+    pub usable: u32,
+    /// Pages that the load copied.
+    pub copied: u32,
+    /// Pages that this hit's prefetch put on the host.
+    pub stored: Range<u32>,
+    pub fetch: Option<Fetch>,
+}
+
+/// A prefetch under way.
+#[derive(Debug)]
+pub(crate) struct Fetch {
+    /// Tells late completions of an older attempt apart.
+    pub attempt: u64,
+    /// When the wait ends, whatever has come.
+    pub deadline: f64,
+    pub cancel: Arc<AtomicBool>,
+    /// Keys asked for, from page `at` on.
+    pub digests: Vec<Digest>,
+    pub at: u32,
+    /// Batches that have not been applied yet.
+    pub open: usize,
+}
+
+impl Hit {
+    /// Ends the wait: what arrives from now on is given back.
+    pub fn stop_fetch(&mut self) {
+        if let Some(fetch) = self.fetch.take() {
+            fetch.cancel.store(true, Ordering::Relaxed);
+        }
+    }
+}

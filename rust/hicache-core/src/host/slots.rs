@@ -1,0 +1,100 @@
+//! A pool's slots: free, out (with the engine or a transfer), or placed (a page of the tree lives there).
+//!
+//! The states make a double free or a slot that two pages claim an error instead of wrong bytes.
+
+use crate::error::{Result, argument};
+use crate::ids::Slot;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Free,
+    Out,
+    Placed,
+}
+
+/// The slots of one tier.
+#[derive(Debug)]
+pub struct SlotPool {
+    states: Vec<State>,
+    /// Used from the end; filled so that low numbers go first.
+    free: Vec<Slot>,
+}
+
+impl SlotPool {
+    /// All slots free.
+    pub fn new(slots: u32) -> Self {
+        Self { states: vec![State::Free; slots as usize], free: (0..slots).rev().map(Slot).collect() }
+    }
+
+    /// All slots out: somebody else allocates.
+    pub fn all_out(slots: u32) -> Self {
+        Self { states: vec![State::Out; slots as usize], free: Vec::new() }
+    }
+
+    /// Number of slots.
+    pub fn capacity(&self) -> usize {
+        self.states.len()
+    }
+
+    /// Slots that are free.
+    pub fn free(&self) -> usize {
+        self.free.len()
+    }
+
+    /// Slots that are with the engine or a transfer. Counts them one by one.
+    pub fn out(&self) -> usize {
+        self.states.iter().filter(|&&state| state == State::Out).count()
+    }
+
+    /// Takes `count` slots out, or none if there are fewer.
+    pub fn take(&mut self, count: usize) -> Option<Vec<Slot>> {
+        let keep = self.free.len().checked_sub(count)?;
+        let mut slots = self.free.split_off(keep);
+        slots.reverse();
+        for slot in &slots {
+            self.states[slot.0 as usize] = State::Out;
+        }
+        Some(slots)
+    }
+
+    /// # Errors
+    /// When a slot doesn't exist, is not out, or is named twice. Nothing was changed.
+    pub fn check_out(&self, name: &'static str, slots: &[Slot]) -> Result<()> {
+        let mut seen = hashbrown::HashSet::with_capacity(slots.len());
+        for &slot in slots {
+            let why = match self.states.get(slot.0 as usize) {
+                None => format!("does not exist: the pool has {}", self.states.len()),
+                Some(State::Free) => "is free".to_owned(),
+                Some(State::Placed) => "belongs to a cached page".to_owned(),
+                Some(State::Out) if !seen.insert(slot) => "is named twice".to_owned(),
+                Some(State::Out) => continue,
+            };
+            return argument(name, format!("slot {} {why}", slot.0));
+        }
+        Ok(())
+    }
+
+    /// A page of the tree lives there from now on.
+    pub fn place(&mut self, slot: Slot) {
+        debug_assert_eq!(self.states[slot.0 as usize], State::Out);
+        self.states[slot.0 as usize] = State::Placed;
+    }
+
+    /// The page left; the slot is out again.
+    pub fn displace(&mut self, slot: Slot) {
+        debug_assert_eq!(self.states[slot.0 as usize], State::Placed);
+        self.states[slot.0 as usize] = State::Out;
+    }
+
+    /// A slot that is out is free again.
+    pub fn give_back(&mut self, slot: Slot) {
+        debug_assert_eq!(self.states[slot.0 as usize], State::Out);
+        self.states[slot.0 as usize] = State::Free;
+        self.free.push(slot);
+    }
+
+    /// Whether a page of the tree lives there.
+    pub fn is_placed(&self, slot: Slot) -> bool {
+        self.states.get(slot.0 as usize) == Some(&State::Placed)
+    }
+}

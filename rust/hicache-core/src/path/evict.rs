@@ -1,0 +1,77 @@
+//! `evict`: makes room, exactly as much as is needed; and `allocate`, which asks for it.
+
+use crate::cache::HiCache;
+use crate::error::{Result, argument};
+use crate::ids::{Slot, Tier};
+
+impl HiCache {
+    /// Takes `pages` pages out of a tier, or as many as can go, and returns their slots. Slots that the
+    /// cache owns are free then; device slots of an engine that owns them are the engine's again.
+    ///
+    /// # Errors
+    /// When the cache is closed.
+    pub fn evict(&mut self, tier: Tier, pages: usize) -> Result<Vec<Slot>> {
+        self.open()?;
+        Ok(self.make_room(tier, pages))
+    }
+
+    /// Device slots for pages to compute; evicts what it must. `None`: there is no such room.
+    ///
+    /// # Errors
+    /// When the engine owns the slots.
+    pub fn allocate(&mut self, pages: usize) -> Result<Option<Vec<Slot>>> {
+        self.open()?;
+        if self.config.engine_owns_slots {
+            return argument("slots", "the engine owns the slots: it allocates them itself");
+        }
+        let missing = pages.saturating_sub(self.device.free());
+        self.make_room(Tier::Device, missing);
+        Ok(self.device.take(pages))
+    }
+
+    /// Gives device slots back that no page of the tree lives in.
+    ///
+    /// # Errors
+    /// When a slot doesn't exist, is free, belongs to a page or is named twice. Nothing was changed.
+    pub fn free(&mut self, slots: &[Slot]) -> Result<()> {
+        if self.config.engine_owns_slots {
+            return argument("slots", "the engine owns the slots: it frees them itself");
+        }
+        self.device.check_out("slots", slots)?;
+        slots.iter().for_each(|&slot| self.device.give_back(slot));
+        Ok(())
+    }
+
+    /// Our own device slots for a load: as many as can be had.
+    pub(crate) fn device_slots(&mut self, pages: usize) -> Vec<Slot> {
+        self.make_room(Tier::Device, pages.saturating_sub(self.device.free()));
+        self.device.take(pages.min(self.device.free())).unwrap_or_default()
+    }
+
+    /// Makes room for so many pages on the host; returns how many there is room for.
+    pub(crate) fn host_room(&mut self, pages: usize) -> usize {
+        self.make_room(Tier::Host, pages.saturating_sub(self.host.free()));
+        pages.min(self.host.free())
+    }
+
+    fn make_room(&mut self, tier: Tier, pages: usize) -> Vec<Slot> {
+        if pages == 0 {
+            return Vec::new();
+        }
+        let out = self.tree.evict(tier, pages);
+        let ours = tier == Tier::Host || !self.config.engine_owns_slots;
+        let (pool, counter) = match tier {
+            Tier::Device => (&mut self.device, &mut self.stats.evicted_device_pages),
+            Tier::Host => (&mut self.host, &mut self.stats.evicted_host_pages),
+        };
+        *counter += out.slots.len() as u64;
+        self.stats.dropped_pages += out.dropped as u64;
+        for &slot in &out.slots {
+            pool.displace(slot);
+            if ours {
+                pool.give_back(slot);
+            }
+        }
+        out.slots
+    }
+}

@@ -1,0 +1,87 @@
+//! `match_prefix`: what of a prompt is usable, on the device and on the host. Moves nothing.
+
+use crate::cache::HiCache;
+use crate::error::{Error, Result, argument};
+use crate::hash::Namespace;
+use crate::hit::Hit;
+use crate::ids::{Cursor, HitId};
+use crate::page::Tokens;
+use crate::tree::{Hold, Place};
+
+impl HiCache {
+    /// Finds the longest usable prefix of `tokens`, which follow the place of `after` if that is given.
+    /// At most `limit` of the tokens may hit.
+    /// `at` is the time in seconds, on the clock of `poll`. The hit is held softly until it is loaded or released.
+    ///
+    /// # Errors
+    /// Negative tokens; a namespace that isn't `after`'s; [`Error::Stale`] when `after`'s place was evicted.
+    pub fn match_prefix(
+        &mut self,
+        tokens: Tokens<'_>,
+        namespace: &Namespace,
+        after: Option<Cursor>,
+        limit: usize,
+        at: f64,
+    ) -> Result<HitId> {
+        self.open()?;
+        let tokens = tokens.checked()?;
+        let namespace = namespace.clone().canonical();
+        let start = self.start(&namespace, after)?;
+        self.now = self.now.max(at);
+        let size = self.config.page_size.tokens();
+        let may_hit = self.config.page_size.pages(tokens.len().min(limit)) * size;
+        let key = tokens.range(0..may_hit);
+
+        let found = self.tree.walk(start, key);
+        self.tree.touch_matched(found.place);
+        let rest = key.from((found.usable - start.depth) as usize * size).to_owned();
+        let pin = self.tree.pin(found.place, Hold::Soft);
+        self.hits_made += 1;
+        let id = HitId(self.hits_made);
+        self.stats.requests += 1;
+        self.stats.matched_tokens += tokens.len() as u64;
+        let hit = Hit {
+            pin,
+            loaded: false,
+            rest,
+            rest_at: found.usable,
+            device: found.device,
+            usable: found.usable,
+            copied: 0,
+            stored: 0..0,
+            fetch: None,
+        };
+        self.hits.insert(id, hit);
+        Ok(id)
+    }
+
+    fn start(&mut self, namespace: &Namespace, after: Option<Cursor>) -> Result<Place> {
+        match after {
+            Some(cursor) if cursor.depth > 0 => {
+                let place = self.tree.resolve(cursor).ok_or(Error::Stale)?;
+                if self.tree.namespace(place) != Some(namespace) {
+                    return argument("namespace", "differs from the namespace of `after`");
+                }
+                Ok(place)
+            }
+            _ => Ok(self.tree.root(namespace)),
+        }
+    }
+
+    /// Follows a waiting hit's tokens as far as they are known now, which may be less (pages went) or
+    /// more (others brought some) than it knew.
+    pub(crate) fn find_again(&mut self, id: HitId) -> Result<Place> {
+        let size = self.config.page_size.tokens();
+        let hit = self.hits.get_mut(&id).ok_or(Error::Hit("was released"))?;
+        let mut place = self.tree.pinned(&hit.pin);
+        if place.depth >= hit.rest_at {
+            let known = (place.depth - hit.rest_at) as usize * size;
+            place = self.tree.walk(place, hit.rest.view().from(known)).place;
+            let pin = std::mem::replace(&mut hit.pin, self.tree.pin(place, Hold::Soft));
+            self.tree.unpin(pin);
+        }
+        hit.usable = place.depth;
+        hit.device = self.tree.resident_depth(place, crate::ids::Tier::Device);
+        Ok(place)
+    }
+}

@@ -1,0 +1,20 @@
+//! The verbs, in the order of a request's life. The only place where tree, slots, copies and storage meet.
+//!
+//! ```text
+//! match_prefix ─▶ prefetch ─▶ load ─▶ (compute) ─▶ insert ─▶ backup ─▶ evict
+//!                     ▲                                │
+//!                     └────────── poll ◀───────────────┘
+//! ```
+//! A verb checks its arguments before it changes anything, changes the tree, and appends commands.
+
+mod backup;
+mod evict;
+mod insert;
+mod load;
+mod match_prefix;
+mod poll;
+mod prefetch;
+mod release;
+
+pub use insert::Inserted;
+pub use load::Loaded;

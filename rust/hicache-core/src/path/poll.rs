@@ -1,0 +1,169 @@
+//! `poll`: lets finished transfers and the passing of time in, in order of submission.
+
+use crate::cache::HiCache;
+use crate::error::Result;
+use crate::flights::{Batch, Ready, What};
+use crate::ids::{HitId, Slot, Tier};
+use crate::storage::Outcome;
+use crate::transfer::Direction;
+
+impl HiCache {
+    /// How many leading transfers of each kind have ended.
+    pub fn ready(&mut self) -> Ready {
+        while let Some(done) = self.executor.completed() {
+            if let Some(stray) = self.flights.land(done.id, done.outcomes) {
+                self.give_up(stray);
+            }
+        }
+        let landed = |copies: &std::collections::VecDeque<crate::flights::Copy>, finished: u64| {
+            copies.iter().take_while(|copy| copy.ticket <= finished).count()
+        };
+        let ended = |batches: &std::collections::VecDeque<Batch>| {
+            batches.iter().take_while(|batch| batch.outcomes.is_some()).count()
+        };
+        Ready {
+            backups: landed(&self.flights.backups, self.executor.progress(Direction::Out).finished()),
+            loads: landed(&self.flights.loads, self.executor.progress(Direction::In).finished()),
+            stores: ended(&self.flights.stores),
+            prefetches: ended(&self.flights.prefetches),
+        }
+    }
+
+    /// Applies what has ended, at most `limits` of each kind, and lets deadlines before `at` seconds
+    /// pass. Time never runs backwards. Returns what was applied.
+    ///
+    /// # Errors
+    /// When the cache is closed.
+    pub fn poll(&mut self, limits: Option<Ready>, at: f64) -> Result<Ready> {
+        self.open()?;
+        self.now = self.now.max(at);
+        let ready = self.ready();
+        let most = limits.unwrap_or(ready);
+        let applied = Ready {
+            backups: ready.backups.min(most.backups),
+            loads: ready.loads.min(most.loads),
+            stores: ready.stores.min(most.stores),
+            prefetches: ready.prefetches.min(most.prefetches),
+        };
+        for copy in self.flights.backups.drain(..applied.backups).collect::<Vec<_>>() {
+            self.tree.unpin(copy.device);
+            self.store_pages(copy.host, &copy.store);
+        }
+        for copy in self.flights.loads.drain(..applied.loads).collect::<Vec<_>>() {
+            self.tree.unpin(copy.device);
+            self.tree.unpin(copy.host);
+        }
+        let batches = self.flights.stores.drain(..applied.stores).collect::<Vec<_>>();
+        let fetched = self.flights.prefetches.drain(..applied.prefetches).collect::<Vec<_>>();
+        batches.into_iter().chain(fetched).for_each(|batch| self.apply(batch));
+        self.let_deadlines_pass();
+        self.act();
+        Ok(applied)
+    }
+
+    fn apply(&mut self, batch: Batch) {
+        let outcomes = batch.outcomes.unwrap_or_default();
+        match batch.what {
+            What::Store { host } => {
+                let stored = outcomes.iter().filter(|&&outcome| outcome == Outcome::Hit).count();
+                self.stats.stored_pages += stored as u64;
+                self.stats.store_failed_pages += (outcomes.len() - stored) as u64;
+                self.tree.unpin(host);
+            }
+            What::Exists { hit, attempt } => {
+                if self.fetches(hit, attempt) {
+                    self.count_faults(&outcomes);
+                    self.read_present(hit, leading_hits(&outcomes));
+                    self.fetch_step(hit);
+                }
+            }
+            What::Read { hit, attempt, at, slots } => {
+                self.count_faults(&outcomes);
+                let arrived = leading_hits(&outcomes);
+                if self.fetches(hit, attempt) {
+                    self.graft(hit, at, slots, arrived);
+                    self.fetch_step(hit);
+                } else {
+                    self.stats.prefetch_dropped_pages += arrived as u64;
+                    slots.into_iter().for_each(|slot| self.host.give_back(slot));
+                }
+            }
+        }
+    }
+
+    /// Hangs pages that were read below the hit's place; gives back the slots of those that can't be.
+    fn graft(&mut self, id: HitId, at: u32, mut slots: Vec<Slot>, arrived: usize) {
+        let late = slots.split_off(arrived);
+        late.into_iter().for_each(|slot| self.host.give_back(slot));
+        let Ok(place) = self.find_again(id) else { return };
+        let on_host = self.tree.resident_depth(place, Tier::Host);
+        // Others may have brought some of these pages meanwhile, or those before may have gone.
+        let known = on_host.saturating_sub(at) as usize;
+        let (grafted, useless) = if on_host < at { (0, slots.len()) } else { (slots.len(), known) };
+        let useless: Vec<Slot> = slots.drain(..useless.min(slots.len())).collect();
+        if grafted == 0 {
+            self.stats.prefetch_dropped_pages += useless.len() as u64;
+        }
+        useless.into_iter().for_each(|slot| self.host.give_back(slot));
+        if slots.is_empty() {
+            return;
+        }
+        let Some(hit) = self.hits.get_mut(&id) else { return };
+        let size = self.config.page_size.tokens();
+        let from = (on_host - hit.rest_at) as usize * size;
+        let key = hit.rest.view().range(from..from + slots.len() * size);
+        let done = self.tree.extend(self.tree.ancestor(place, on_host), key, Tier::Host, &slots);
+        debug_assert!(done.duplicates.is_empty(), "pages after the host's last one are not on the host");
+        slots.iter().for_each(|&slot| self.host.place(slot));
+        let start = if hit.stored.is_empty() { on_host } else { hit.stored.start };
+        hit.stored = start..done.place.depth;
+        self.stats.prefetched_pages += slots.len() as u64;
+        // Cannot fail: the hit is there.
+        let _ = self.find_again(id);
+    }
+
+    /// Whether a hit still waits for this attempt.
+    fn fetches(&self, id: HitId, attempt: u64) -> bool {
+        let fetch = self.hits.get(&id).and_then(|hit| hit.fetch.as_ref());
+        fetch.is_some_and(|fetch| fetch.attempt == attempt)
+    }
+
+    /// One batch less to wait for; with the last one the wait is over.
+    fn fetch_step(&mut self, id: HitId) {
+        let Some(hit) = self.hits.get_mut(&id) else { return };
+        if let Some(fetch) = &mut hit.fetch {
+            fetch.open -= 1;
+            if fetch.open == 0 {
+                hit.fetch = None;
+            }
+        }
+    }
+
+    fn count_faults(&mut self, outcomes: &[Outcome]) {
+        let count = |what| outcomes.iter().filter(|&&outcome| outcome == what).count() as u64;
+        self.stats.corrupt_pages += count(Outcome::Corrupt);
+        self.stats.read_failed_pages += count(Outcome::Failed);
+    }
+
+    fn let_deadlines_pass(&mut self) {
+        self.stats.deadlines_passed += self.flights.expire(self.now) as u64;
+        for hit in self.hits.values_mut() {
+            if hit.fetch.as_ref().is_some_and(|fetch| self.now >= fetch.deadline) {
+                hit.stop_fetch();
+            }
+        }
+    }
+
+    /// A transfer that outlasted its deadline has landed after all: takes back what it owned.
+    fn give_up(&mut self, batch: Batch) {
+        match batch.what {
+            What::Store { host } => self.tree.unpin(host),
+            What::Read { slots, .. } => slots.into_iter().for_each(|slot| self.host.give_back(slot)),
+            What::Exists { .. } => {}
+        }
+    }
+}
+
+fn leading_hits(outcomes: &[Outcome]) -> usize {
+    outcomes.iter().take_while(|&&outcome| outcome == Outcome::Hit).count()
+}

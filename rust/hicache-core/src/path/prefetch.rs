@@ -1,0 +1,98 @@
+//! `prefetch`: storage → host, while the request waits. Asks which pages there are, then reads them.
+
+use crate::cache::HiCache;
+use crate::command::Command;
+use crate::error::{Error, Result};
+use crate::flights::{Batch, What};
+use crate::hash;
+use crate::hit::Fetch;
+use crate::ids::{HitId, Tier};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+/// Pages that one batch reads.
+pub(crate) const BATCH_PAGES: usize = 128;
+
+impl HiCache {
+    /// Starts to bring the rest of a hit's tokens from storage to the host. Returns at once: whether
+    /// anything was asked for. The hit waits until `poll` has applied all of it, or the deadline passes.
+    ///
+    /// # Errors
+    /// When the hit was released or is loaded.
+    pub fn prefetch(&mut self, id: HitId) -> Result<bool> {
+        self.open()?;
+        let hit = self.hit(id)?;
+        if hit.loaded {
+            return Err(Error::Hit("is loaded: prefetch comes before"));
+        }
+        if hit.fetch.is_some() || !self.storage || self.host.capacity() == 0 {
+            return Ok(false);
+        }
+        let place = self.find_again(id)?;
+        // What comes is hung below pages that are on the host themselves.
+        if self.tree.resident_depth(place, Tier::Host) < place.depth {
+            self.back_up_path(place);
+        }
+        let on_host = self.tree.resident_depth(place, Tier::Host) == place.depth;
+        let hit = self.hit(id)?;
+        let size = self.config.page_size.tokens();
+        let contiguous = place.depth >= hit.rest_at;
+        let known = (place.depth.max(hit.rest_at) - hit.rest_at) as usize * size;
+        let rest = hit.rest.view().from(known);
+        let worth_it = !rest.is_empty() && rest.len() >= self.config.prefetch_threshold;
+        if !(on_host && contiguous && worth_it) {
+            self.act();
+            return Ok(false);
+        }
+        let digests = hash::chain(self.tree.last_digest(place), rest, self.config.page_size);
+        self.ask(id, place.depth, digests)?;
+        self.act();
+        Ok(true)
+    }
+
+    fn ask(&mut self, id: HitId, at: u32, digests: Vec<hash::Digest>) -> Result<()> {
+        let attempt = self.flights.next_batch();
+        let deadline = self.now + self.config.prefetch_deadline;
+        let cancel: Arc<AtomicBool> = Arc::default();
+        self.stats.prefetch_asked_pages += digests.len() as u64;
+        self.commands.push(Command::Exists {
+            id: attempt,
+            keys: digests.clone(),
+            cancel: Arc::clone(&cancel),
+        });
+        let what = What::Exists { hit: id, attempt };
+        self.flights.prefetches.push_back(Batch { id: attempt, deadline, outcomes: None, what });
+        self.hit_mut(id)?.fetch = Some(Fetch { attempt, deadline, cancel, digests, at, open: 1 });
+        Ok(())
+    }
+
+    /// The store answered: reads as many of the leading pages as the host has room for.
+    pub(crate) fn read_present(&mut self, id: HitId, present: usize) {
+        let room = self.host_room(present);
+        if room < present {
+            self.stats.prefetch_no_room += 1;
+        }
+        let Some(slots) = self.host.take(room) else { return };
+        let Some(fetch) = self.hits.get_mut(&id).and_then(|hit| hit.fetch.as_mut()) else {
+            slots.into_iter().for_each(|slot| self.host.give_back(slot));
+            return;
+        };
+        let mut at = fetch.at;
+        for (keys, slots) in fetch.digests.chunks(BATCH_PAGES).zip(slots.chunks(BATCH_PAGES)) {
+            let (keys, slots) = (keys[..slots.len()].to_vec(), slots.to_vec());
+            let (batch, cancel) = (self.flights.next_batch(), Arc::clone(&fetch.cancel));
+            self.commands.push(Command::Read { id: batch, keys, slots: slots.clone(), cancel });
+            #[expect(clippy::cast_possible_truncation, reason = "at most BATCH_PAGES")]
+            let next = at + slots.len() as u32;
+            let what = What::Read { hit: id, attempt: fetch.attempt, at, slots };
+            self.flights.prefetches.push_back(Batch {
+                id: batch,
+                deadline: fetch.deadline,
+                outcomes: None,
+                what,
+            });
+            fetch.open += 1;
+            at = next;
+        }
+    }
+}

@@ -1,0 +1,23 @@
+//! `release`: the end of a request, in any state. What still runs for it is cancelled.
+
+use crate::cache::HiCache;
+use crate::error::{Error, Result};
+use crate::ids::{Cursor, HitId};
+
+impl HiCache {
+    /// Lets a hit go, exactly once. Returns its cursor: where the next turn may continue.
+    /// `generated` tells how many tokens the request generated.
+    ///
+    /// # Errors
+    /// When it was released before.
+    pub fn release(&mut self, id: HitId, generated: u64) -> Result<Cursor> {
+        let mut hit = self.hits.remove(&id).ok_or(Error::Hit("was released"))?;
+        hit.stop_fetch();
+        self.stats.generated_tokens += generated;
+        let place = self.tree.pinned(&hit.pin);
+        let cursor = self.tree.cursor(place);
+        self.tree.touch_matched(place);
+        self.tree.unpin(hit.pin);
+        Ok(cursor)
+    }
+}

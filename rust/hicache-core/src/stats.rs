@@ -1,0 +1,50 @@
+//! Counters. Each has one meaning, never goes down, and is counted where the thing happens.
+
+/// What a cache did so far, in tokens or pages as the name says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Requests matched.
+    pub requests: u64,
+    /// Tokens passed to `match_prefix`.
+    pub matched_tokens: u64,
+    /// Tokens that a load found on the device.
+    pub hit_device_tokens: u64,
+    /// Tokens that a load copied from the host.
+    pub hit_host_tokens: u64,
+    /// Tokens that a load copied from the host after this request's prefetch brought them there.
+    pub hit_storage_tokens: u64,
+    /// Tokens generated, as told at release.
+    pub generated_tokens: u64,
+    /// Pages that entered the device by insert.
+    pub inserted_pages: u64,
+    /// Pages copied to the host.
+    pub backed_up_pages: u64,
+    /// Pages of a backup that found no room on the host.
+    pub backup_no_room_pages: u64,
+    /// Pages of a load that found no room on the device.
+    pub load_no_room_pages: u64,
+    /// Pages evicted from the device.
+    pub evicted_device_pages: u64,
+    /// Pages evicted from the host.
+    pub evicted_host_pages: u64,
+    /// Evicted pages that live in no tier of the tree any more.
+    pub dropped_pages: u64,
+    /// Pages written to storage, or found there already.
+    pub stored_pages: u64,
+    /// Pages that were not written: the queue was full or the store failed.
+    pub store_failed_pages: u64,
+    /// Pages asked for by prefetches.
+    pub prefetch_asked_pages: u64,
+    /// Pages that prefetches put on the host.
+    pub prefetched_pages: u64,
+    /// Pages whose bytes were not what was written.
+    pub corrupt_pages: u64,
+    /// Pages that the store could not read.
+    pub read_failed_pages: u64,
+    /// Pages that arrived when nobody could use them any more.
+    pub prefetch_dropped_pages: u64,
+    /// Prefetches that found no room on the host for all they could have read.
+    pub prefetch_no_room: u64,
+    /// Waits that a deadline ended.
+    pub deadlines_passed: u64,
+}

@@ -1,0 +1,197 @@
+//! One file a page, below a directory of the identity: `root/<identity>/<2 hex>/<62 hex>`.
+//!
+//! A file is a header and the payload. It is written under a name of its own below `tmp` and renamed
+//! when whole, so that a reader or a crash never sees half a page. A page that fails verification is
+//! removed: its next put mends it.
+//!
+//! ```text
+//! offset  0       8        12      16        48     80            88         104
+//!         magic   version  codec   identity  key    payload size  checksum   payload ...
+//! ```
+//! The checksum is XXH3-128 over key and payload. Unbounded: sizes are for the slab store to keep.
+//! On error: opening names `storage` and what is wrong with the directory; later faults are outcomes.
+
+use super::{Outcome, Store};
+use crate::error::{Result, argument};
+use crate::hash::Digest;
+use crate::identity::{FORMAT, Fingerprint};
+use std::fs::{self, File};
+use std::io::{ErrorKind, IoSlice, Read as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use xxhash_rust::xxh3::Xxh3;
+
+const MAGIC: &[u8; 8] = b"HICACHE\n";
+const HEADER: usize = 104;
+/// No codec yet; the field is there for the first one.
+const CODEC_NONE: u32 = 0;
+
+/// A directory of pages of one identity.
+#[derive(Debug)]
+pub struct FileStore {
+    pages: PathBuf,
+    tmp: PathBuf,
+    identity: Fingerprint,
+    /// Makes temporary names of this process differ.
+    attempt: AtomicU64,
+}
+
+impl FileStore {
+    /// Opens or makes the directory. Remains of processes that died are removed.
+    ///
+    /// # Errors
+    /// When `root` is a file, can't be made or can't be written to.
+    pub fn open(root: &Path, identity: Fingerprint) -> Result<Self> {
+        let pages = root.join(hex::encode(&identity.0[..16]));
+        let tmp = root.join("tmp");
+        if root.exists() && !root.is_dir() {
+            return argument("storage", format!("{} is not a directory", root.display()));
+        }
+        for dir in [&pages, &tmp] {
+            if let Err(error) = fs::create_dir_all(dir) {
+                return argument("storage", format!("can't make {}: {error}", dir.display()));
+            }
+        }
+        let store = Self { pages, tmp, identity, attempt: AtomicU64::new(0) };
+        let probe = store.temporary();
+        if let Err(error) = File::create(&probe).and_then(|_| fs::remove_file(&probe)) {
+            return argument("storage", format!("can't write to {}: {error}", store.tmp.display()));
+        }
+        store.remove_remains();
+        Ok(store)
+    }
+
+    fn path(&self, key: &Digest) -> PathBuf {
+        let name = hex::encode(key.0);
+        self.pages.join(&name[..2]).join(&name[2..])
+    }
+
+    fn temporary(&self) -> PathBuf {
+        let attempt = self.attempt.fetch_add(1, Ordering::Relaxed);
+        self.tmp.join(format!("{}-{attempt}", std::process::id()))
+    }
+
+    /// Removes temporary files whose process is gone. Without `/proc` nothing is known, and nothing removed.
+    fn remove_remains(&self) {
+        let Ok(entries) = fs::read_dir(&self.tmp) else { return };
+        for entry in entries.flatten() {
+            let name = entry.file_name();
+            let process = name.to_str().and_then(|name| name.split('-').next());
+            let alive = process.is_none_or(|process| Path::new("/proc").join(process).exists());
+            if Path::new("/proc/self").exists() && !alive {
+                // Somebody else may have been quicker.
+                let _ = fs::remove_file(entry.path());
+            }
+        }
+    }
+
+    fn header(&self, key: &Digest, page: &[u8]) -> [u8; HEADER] {
+        let mut header = [0; HEADER];
+        header[..8].copy_from_slice(MAGIC);
+        header[8..12].copy_from_slice(&FORMAT.to_le_bytes());
+        header[12..16].copy_from_slice(&CODEC_NONE.to_le_bytes());
+        header[16..48].copy_from_slice(&self.identity.0);
+        header[48..80].copy_from_slice(&key.0);
+        header[80..88].copy_from_slice(&(page.len() as u64).to_le_bytes());
+        header[88..104].copy_from_slice(&checksum(key, page).to_le_bytes());
+        header
+    }
+
+    fn read(&self, key: &Digest, page: &mut [u8]) -> Outcome {
+        let path = self.path(key);
+        let mut file = match File::open(&path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Outcome::Absent,
+            Err(_) => return Outcome::Failed,
+        };
+        match self.verified(&mut file, key, page) {
+            Ok(true) => Outcome::Hit,
+            Ok(false) => {
+                let _ = fs::remove_file(&path);
+                Outcome::Corrupt
+            }
+            Err(_) => Outcome::Failed,
+        }
+    }
+
+    /// Reads a page and compares all that is known of it; its length first, its bytes last.
+    fn verified(&self, file: &mut File, key: &Digest, page: &mut [u8]) -> std::io::Result<bool> {
+        if file.metadata()?.len() != (HEADER + page.len()) as u64 {
+            return Ok(false);
+        }
+        let mut header = [0; HEADER];
+        file.read_exact(&mut header)?;
+        file.read_exact(page)?;
+        Ok(header == self.header(key, page))
+    }
+
+    fn write(&self, key: &Digest, page: &[u8]) -> std::io::Result<()> {
+        let path = self.path(key);
+        if path.exists() {
+            return Ok(());
+        }
+        let tmp = self.temporary();
+        let written = write_whole(&tmp, &self.header(key, page), page).and_then(|()| publish(&tmp, &path));
+        if written.is_err() {
+            let _ = fs::remove_file(&tmp);
+        }
+        written
+    }
+}
+
+impl Store for FileStore {
+    fn exists(&self, keys: &[Digest]) -> Vec<Outcome> {
+        let exists = |key| match self.path(key).try_exists() {
+            Ok(true) => Outcome::Hit,
+            Ok(false) => Outcome::Absent,
+            Err(_) => Outcome::Failed,
+        };
+        keys.iter().map(exists).collect()
+    }
+
+    fn get(&self, keys: &[Digest], pages: &mut [&mut [u8]]) -> Vec<Outcome> {
+        keys.iter().zip(pages).map(|(key, page)| self.read(key, page)).collect()
+    }
+
+    fn put(&self, keys: &[Digest], pages: &[&[u8]]) -> Vec<Outcome> {
+        let put = |(key, page): (&Digest, &&[u8])| match self.write(key, page) {
+            Ok(()) => Outcome::Hit,
+            Err(_) => Outcome::Failed,
+        };
+        keys.iter().zip(pages).map(put).collect()
+    }
+
+    fn remove(&self, keys: &[Digest]) {
+        for key in keys {
+            let _ = fs::remove_file(self.path(key));
+        }
+    }
+}
+
+fn checksum(key: &Digest, page: &[u8]) -> u128 {
+    let mut hasher = Xxh3::new();
+    hasher.update(&key.0);
+    hasher.update(page);
+    hasher.digest128()
+}
+
+fn write_whole(path: &Path, header: &[u8], page: &[u8]) -> std::io::Result<()> {
+    let mut file = File::options().write(true).create_new(true).open(path)?;
+    // One call for both where the kernel takes all of it, as it does for files.
+    let sent = file.write_vectored(&[IoSlice::new(header), IoSlice::new(page)])?;
+    file.write_all(&header[sent.min(header.len())..])?;
+    file.write_all(&page[sent.saturating_sub(header.len())..])
+}
+
+/// Makes a whole file visible. The directory may have been removed behind our back.
+fn publish(tmp: &Path, path: &Path) -> std::io::Result<()> {
+    match fs::rename(tmp, path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            if let Some(dir) = path.parent() {
+                fs::create_dir_all(dir)?;
+            }
+            fs::rename(tmp, path)
+        }
+        done => done,
+    }
+}

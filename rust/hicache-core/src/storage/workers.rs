@@ -1,0 +1,204 @@
+//! Threads that carry out storage work.
+//!
+//! They get keys and places in memory and give back outcomes, over lock-free queues; they know no tree,
+//! no slots, no requests. Reads go before writes: a waiting request before a background copy. The queue
+//! of writes is bounded: what doesn't fit is refused, never waited for.
+//!
+//! A store that panics loses its batch (`Failed`), not its thread. A store that never returns keeps its
+//! thread and the memory of its batch; [`Workers::close`] doesn't wait for it beyond its deadline.
+#![allow(unsafe_code, reason = "makes slices of pages whose slots the work owns")]
+
+use super::{Outcome, Store};
+use crate::hash::Digest;
+use crossbeam_channel::{Receiver, Sender, bounded, select_biased, unbounded};
+use crossbeam_queue::SegQueue;
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// One page in memory: runs of bytes that together are its payload.
+#[derive(Debug)]
+pub struct Page(pub Vec<(*mut u8, usize)>);
+
+// SAFETY: the work that carries a page owns its slot until it completes; `memory` keeps it mapped.
+unsafe impl Send for Page {}
+
+/// What to do with a batch of keys.
+pub enum Work {
+    /// Which are there.
+    Exists,
+    /// Read into pages.
+    Get(Vec<Page>),
+    /// Write from pages.
+    Put(Vec<Page>),
+}
+
+struct Batch {
+    id: u64,
+    keys: Vec<Digest>,
+    work: Work,
+    cancel: Arc<AtomicBool>,
+    /// Keeps the pages' memory mapped, should this batch outlive the cache.
+    _memory: Arc<dyn Any + Send + Sync>,
+}
+
+/// A batch that ended, with an outcome for each key.
+#[derive(Debug)]
+pub struct Completion {
+    /// The number the batch was given.
+    pub id: u64,
+    /// One per key, in order.
+    pub outcomes: Vec<Outcome>,
+}
+
+/// The threads and their queues.
+pub struct Workers {
+    reads: Option<Sender<Batch>>,
+    writes: Option<Sender<Batch>>,
+    done: Arc<SegQueue<Completion>>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Workers {
+    /// Starts `threads` threads; at most `queue` batches of writes wait.
+    ///
+    /// # Panics
+    /// When the system has no thread to give.
+    pub fn start(store: &Arc<dyn Store>, threads: usize, queue: usize) -> Self {
+        let (reads, read) = unbounded();
+        let (writes, write) = bounded(queue);
+        let done = Arc::new(SegQueue::new());
+        let threads = (0..threads.max(1)).map(|n| {
+            let (store, read, write, done) =
+                (Arc::clone(store), read.clone(), write.clone(), Arc::clone(&done));
+            let work = move || carry_out(&*store, &read, &write, &done);
+            let name = format!("hicache-io-{n}");
+            #[expect(
+                clippy::expect_used,
+                reason = "without threads there is no cache; nothing was changed yet"
+            )]
+            std::thread::Builder::new().name(name).spawn(work).expect("an I/O thread")
+        });
+        let threads = threads.collect();
+        Self { reads: Some(reads), writes: Some(writes), done, threads }
+    }
+
+    /// Takes a batch; false if it is a write and the queue is full (or everything was closed).
+    pub fn submit(
+        &self,
+        id: u64,
+        keys: Vec<Digest>,
+        work: Work,
+        cancel: Arc<AtomicBool>,
+        memory: Arc<dyn Any + Send + Sync>,
+    ) -> bool {
+        let queue = if matches!(work, Work::Put(_)) { &self.writes } else { &self.reads };
+        let batch = Batch { id, keys, work, cancel, _memory: memory };
+        queue.as_ref().is_some_and(|queue| queue.try_send(batch).is_ok())
+    }
+
+    /// The next batch that ended, in order of ending.
+    pub fn completed(&self) -> Option<Completion> {
+        self.done.pop()
+    }
+
+    /// Ends the threads. Those still inside a store after `most` are left behind.
+    pub fn close(&mut self, most: Duration) {
+        (self.reads, self.writes) = (None, None);
+        let deadline = Instant::now() + most;
+        for thread in self.threads.drain(..) {
+            while !thread.is_finished() && Instant::now() < deadline {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            if thread.is_finished() {
+                let _ = thread.join();
+            }
+        }
+    }
+}
+
+fn carry_out(
+    store: &dyn Store,
+    reads: &Receiver<Batch>,
+    writes: &Receiver<Batch>,
+    done: &SegQueue<Completion>,
+) {
+    // Until both queues are closed and empty.
+    let (mut reading, mut writing) = (true, true);
+    let never = crossbeam_channel::never();
+    while reading || writing {
+        let (read, write) = (if reading { reads } else { &never }, if writing { writes } else { &never });
+        let batch = select_biased! {
+            recv(read) -> batch => batch.inspect_err(|_| reading = false),
+            recv(write) -> batch => batch.inspect_err(|_| writing = false),
+        };
+        let Ok(batch) = batch else { continue };
+        let id = batch.id;
+        done.push(Completion { id, outcomes: outcomes(store, batch) });
+    }
+}
+
+fn outcomes(store: &dyn Store, batch: Batch) -> Vec<Outcome> {
+    let count = batch.keys.len();
+    if batch.cancel.load(Ordering::Relaxed) {
+        return vec![Outcome::Cancelled; count];
+    }
+    let run = AssertUnwindSafe(|| match batch.work {
+        Work::Exists => store.exists(&batch.keys),
+        Work::Get(pages) => get(store, &batch.keys, &pages),
+        Work::Put(pages) => put(store, &batch.keys, &pages),
+    });
+    match catch_unwind(run) {
+        Ok(outcomes) if outcomes.len() == count => outcomes,
+        // A panic, or an answer that misses keys: nothing of it can be believed.
+        _ => vec![Outcome::Failed; count],
+    }
+}
+
+fn get(store: &dyn Store, keys: &[Digest], pages: &[Page]) -> Vec<Outcome> {
+    let mut staged: Vec<Vec<u8>> = Vec::new();
+    let mut views: Vec<&mut [u8]> = Vec::with_capacity(pages.len());
+    if pages.iter().all(|page| page.0.len() == 1) {
+        let view = |page: &Page| {
+            let (address, length) = page.0[0];
+            // SAFETY: the batch owns these slots; they are distinct, hence disjoint.
+            unsafe { std::slice::from_raw_parts_mut(address, length) }
+        };
+        views.extend(pages.iter().map(view));
+        return store.get(keys, &mut views);
+    }
+    staged.extend(pages.iter().map(|page| vec![0; page.0.iter().map(|run| run.1).sum()]));
+    views.extend(staged.iter_mut().map(Vec::as_mut_slice));
+    let outcomes = store.get(keys, &mut views);
+    for (bytes, page) in staged.iter().zip(pages) {
+        let mut at = 0;
+        for &(address, length) in &page.0 {
+            // SAFETY: the batch owns the slot that the run belongs to.
+            unsafe { std::ptr::copy_nonoverlapping(bytes[at..at + length].as_ptr(), address, length) };
+            at += length;
+        }
+    }
+    outcomes
+}
+
+fn put(store: &dyn Store, keys: &[Digest], pages: &[Page]) -> Vec<Outcome> {
+    // SAFETY: the batch holds these slots; nobody writes to a host page that is being stored.
+    let view = |run: &(*mut u8, usize)| unsafe { std::slice::from_raw_parts(run.0.cast_const(), run.1) };
+    let staged: Vec<Vec<u8>> = pages
+        .iter()
+        .filter(|page| page.0.len() != 1)
+        .map(|page| page.0.iter().flat_map(|run| view(run).iter().copied()).collect())
+        .collect();
+    let mut gathered = staged.iter();
+    let views: Vec<&[u8]> = pages
+        .iter()
+        .map(|page| match page.0.as_slice() {
+            [run] => view(run),
+            _ => gathered.next().map_or(&[][..], Vec::as_slice),
+        })
+        .collect();
+    store.put(keys, &views)
+}

@@ -1,0 +1,51 @@
+//! Copies between device and host, in two streams: in (load) and out (backup).
+//!
+//! | file | what |
+//! |---|---|
+//! | `plan` | from pairs of slots to runs of bytes |
+//! | `progress` | how far a stream is, and waiting for it |
+//! | `cpu` | the copier for memory that the CPU reaches |
+//!
+//! Jobs of one direction are carried out in the order of their tickets, layer by layer. Slots of an
+//! unfinished job belong to it. On error: a copy within this process's memory can't fail; a wait that
+//! outlasts its deadline says so.
+
+pub mod cpu;
+pub mod plan;
+pub mod progress;
+
+pub use progress::Progress;
+
+use crate::ids::Slot;
+use std::sync::Arc;
+
+/// Which way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// Host → device: a load.
+    In = 0,
+    /// Device → host: a backup.
+    Out = 1,
+}
+
+/// One job: pages to copy, each from and to a slot.
+#[derive(Clone, Debug)]
+pub struct CopyJob {
+    /// Number in its direction, one more than the job before.
+    pub ticket: u64,
+    /// Which way.
+    pub direction: Direction,
+    /// Pages as (device slot, host slot).
+    pub pages: Vec<(Slot, Slot)>,
+}
+
+/// Carries out copies in the background.
+///
+/// Two implementations: [`cpu::CpuCopier`], and doubles in tests that hold a job back at a gate.
+pub trait Copier: Send + Sync {
+    /// Takes a job; returns at once. Tickets of a direction are submitted in order, without gaps.
+    fn submit(&mut self, job: CopyJob);
+
+    /// How far a direction is.
+    fn progress(&self, direction: Direction) -> &Arc<Progress>;
+}

@@ -1,0 +1,232 @@
+//! `Cache`: the core's verbs, in path order.
+//!
+//! Slots come as int32/int64 buffers and go as byte arrays of int32, which torch and `NumPy` view
+//! without a copy. Hits are numbers. Nothing is decided here.
+
+use crate::errors::{OrRaise, raise};
+use crate::load::Load;
+use crate::tokens::{TokenBuffer, slot_bytes, slots};
+use hicache_core::assemble::DevicePlane;
+use hicache_core::hash::Namespace;
+use hicache_core::identity::Fingerprint;
+use hicache_core::ids::{Cursor, HitId, Tier};
+use hicache_core::page::PageSize;
+use hicache_core::pool::{Plane, PoolSpec};
+use hicache_core::transfer::Direction;
+use hicache_core::{Config, Error, HiCache, Ready};
+use pyo3::prelude::*;
+use pyo3::types::{PyByteArray, PyDict};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Name, planes as (layer, role, bytes per token), and their device memory as (address, bytes).
+type PoolArgument = (String, Vec<(u32, u32, usize)>, Vec<(usize, usize)>);
+
+#[pyclass(module = "hicache._hicache")]
+pub struct Cache {
+    /// Dropped first: it ends the threads that use the device memory.
+    core: HiCache,
+    /// Keeps the device memory: the engine's tensors.
+    _keep: Py<PyAny>,
+    process: u32,
+}
+
+/// A released hit's place.
+#[pyclass(module = "hicache._hicache", frozen)]
+pub struct Place(Cursor);
+
+#[pymethods]
+impl Cache {
+    #[new]
+    #[pyo3(signature = (*, page_size, pools, keep, device_slots, engine_owns_slots, host_slots, layout,
+        storage, identity, io_threads, write_queue, prefetch_deadline, store_deadline, prefetch_threshold))]
+    #[allow(clippy::too_many_arguments, reason = "keyword arguments of one Python call")]
+    fn new(
+        py: Python<'_>,
+        page_size: u32,
+        pools: Vec<PoolArgument>,
+        keep: Py<PyAny>,
+        device_slots: u32,
+        engine_owns_slots: bool,
+        host_slots: u32,
+        layout: &str,
+        storage: Option<&str>,
+        #[allow(clippy::needless_pass_by_value, reason = "extracted from Python by value")] identity: Vec<(
+            String,
+            String,
+        )>,
+        io_threads: usize,
+        write_queue: usize,
+        prefetch_deadline: f64,
+        store_deadline: f64,
+        prefetch_threshold: usize,
+    ) -> PyResult<Self> {
+        let page_size = PageSize::new(page_size).or_raise(py)?;
+        let (mut specs, mut device) = (Vec::new(), Vec::new());
+        for (name, planes, memory) in pools {
+            let plane = |(layer, role, bytes_per_token)| Plane { layer, role, bytes_per_token };
+            specs.push(PoolSpec::new(&name, planes.into_iter().map(plane).collect()).or_raise(py)?);
+            let plane = |(address, bytes)| DevicePlane { address, bytes };
+            device.push(memory.into_iter().map(plane).collect::<Vec<_>>());
+        }
+        let identity = Fingerprint::of(&identity, page_size, &specs);
+        let config = Config {
+            page_size,
+            pools: specs,
+            device_slots,
+            engine_owns_slots,
+            host_slots,
+            layout: layout.parse().or_raise(py)?,
+            identity,
+            io_threads,
+            write_queue,
+            prefetch_deadline,
+            store_deadline,
+            prefetch_threshold,
+        };
+        // SAFETY: `keep` holds the tensors whose addresses `device` names until the core is dropped.
+        #[allow(unsafe_code)]
+        let core = unsafe { HiCache::over_memory(config, &device, storage) }.or_raise(py)?;
+        Ok(Self { core, _keep: keep, process: std::process::id() })
+    }
+
+    #[pyo3(signature = (tokens, extra_key, salt, adapter, after, limit, at))]
+    #[allow(clippy::too_many_arguments, reason = "a namespace in parts")]
+    fn match_prefix(
+        &mut self,
+        py: Python<'_>,
+        tokens: &Bound<'_, PyAny>,
+        extra_key: Option<String>,
+        salt: Option<String>,
+        adapter: Option<String>,
+        after: Option<&Place>,
+        limit: Option<usize>,
+        at: f64,
+    ) -> PyResult<u64> {
+        let buffer = TokenBuffer::get(tokens, "tokens")?;
+        let namespace = Namespace { extra_key, salt, adapter };
+        let after = after.map(|place| place.0);
+        let core = self.core(py)?;
+        let hit = core.match_prefix(buffer.view(), &namespace, after, limit.unwrap_or(usize::MAX), at);
+        Ok(hit.or_raise(py)?.0)
+    }
+
+    fn view(&self, py: Python<'_>, hit: u64) -> PyResult<(u32, u32, u32, u32, bool, bool)> {
+        let view = self.core.view(HitId(hit)).or_raise(py)?;
+        Ok((view.device, view.usable, view.copied, view.stored, view.waiting, view.loaded))
+    }
+
+    fn hit_slots<'py>(&self, py: Python<'py>, hit: u64) -> PyResult<Bound<'py, PyByteArray>> {
+        Ok(slot_bytes(py, &self.core.hit_slots(HitId(hit)).or_raise(py)?))
+    }
+
+    fn prefetch(&mut self, py: Python<'_>, hit: u64) -> PyResult<bool> {
+        self.core(py)?.prefetch(HitId(hit)).or_raise(py)
+    }
+
+    #[pyo3(signature = (hits, given))]
+    fn load<'py>(
+        &mut self,
+        py: Python<'py>,
+        hits: Vec<u64>,
+        given: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<(Load, Bound<'py, PyByteArray>)> {
+        let given = given.map(|given| slots(given, "slots")).transpose()?;
+        let hits: Vec<HitId> = hits.into_iter().map(HitId).collect();
+        let core = self.core(py)?;
+        let loaded = core.load(&hits, given.as_deref()).or_raise(py)?;
+        let progress = Arc::clone(core.progress(Direction::In));
+        Ok((Load::new(loaded.ticket, progress), slot_bytes(py, &loaded.unused)))
+    }
+
+    fn allocate<'py>(&mut self, py: Python<'py>, pages: usize) -> PyResult<Option<Bound<'py, PyByteArray>>> {
+        let slots = self.core(py)?.allocate(pages).or_raise(py)?;
+        Ok(slots.map(|slots| slot_bytes(py, &slots)))
+    }
+
+    fn insert<'py>(
+        &mut self,
+        py: Python<'py>,
+        hit: u64,
+        tokens: &Bound<'py, PyAny>,
+        given: &Bound<'py, PyAny>,
+    ) -> PyResult<(u32, Bound<'py, PyByteArray>, Bound<'py, PyByteArray>)> {
+        let buffer = TokenBuffer::get(tokens, "tokens")?;
+        let given = slots(given, "slots")?;
+        let done = self.core(py)?.insert(HitId(hit), buffer.view(), &given).or_raise(py)?;
+        Ok((done.depth, slot_bytes(py, &done.slots), slot_bytes(py, &done.duplicates)))
+    }
+
+    fn free(&mut self, py: Python<'_>, given: &Bound<'_, PyAny>) -> PyResult<()> {
+        let given = slots(given, "slots")?;
+        self.core(py)?.free(&given).or_raise(py)
+    }
+
+    fn backup(&mut self, py: Python<'_>, hit: u64) -> PyResult<usize> {
+        self.core(py)?.backup(HitId(hit)).or_raise(py)
+    }
+
+    fn evict<'py>(&mut self, py: Python<'py>, host: bool, pages: usize) -> PyResult<Bound<'py, PyByteArray>> {
+        let tier = if host { Tier::Host } else { Tier::Device };
+        let slots = self.core(py)?.evict(tier, pages).or_raise(py)?;
+        Ok(slot_bytes(py, &slots))
+    }
+
+    fn ready(&mut self, py: Python<'_>) -> PyResult<(usize, usize, usize, usize)> {
+        Ok(counts(self.core(py)?.ready()))
+    }
+
+    #[pyo3(signature = (limits, at))]
+    fn poll(
+        &mut self,
+        py: Python<'_>,
+        limits: Option<(usize, usize, usize, usize)>,
+        at: f64,
+    ) -> PyResult<(usize, usize, usize, usize)> {
+        let limits =
+            limits.map(|(backups, loads, stores, prefetches)| Ready { backups, loads, stores, prefetches });
+        Ok(counts(self.core(py)?.poll(limits, at).or_raise(py)?))
+    }
+
+    fn release(&mut self, py: Python<'_>, hit: u64, generated: u64) -> PyResult<Place> {
+        Ok(Place(self.core(py)?.release(HitId(hit), generated).or_raise(py)?))
+    }
+
+    fn in_flight(&self) -> usize {
+        self.core.in_flight()
+    }
+
+    fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        crate::stats::to_dict(py, &self.core)
+    }
+
+    fn check(&self, py: Python<'_>) -> PyResult<()> {
+        self.core.check().or_raise(py)
+    }
+
+    fn close(&mut self, py: Python<'_>, timeout: f64) -> PyResult<()> {
+        let most = Duration::try_from_secs_f64(timeout);
+        let most = most.map_err(|_| Error::Argument {
+            argument: "timeout",
+            reason: format!("must be a number of seconds that is not negative, got {timeout}"),
+        });
+        let most = most.or_raise(py)?;
+        let core = self.core(py)?;
+        py.detach(|| core.close(most));
+        Ok(())
+    }
+}
+
+impl Cache {
+    /// The core, unless a fork brought it here: its threads did not come along.
+    fn core(&mut self, py: Python<'_>) -> PyResult<&mut HiCache> {
+        if std::process::id() == self.process {
+            return Ok(&mut self.core);
+        }
+        Err(raise(py, &Error::Hit("belongs to a cache that a fork inherited: make one in each process")))
+    }
+}
+
+fn counts(ready: Ready) -> (usize, usize, usize, usize) {
+    (ready.backups, ready.loads, ready.stores, ready.prefetches)
+}

@@ -1,0 +1,44 @@
+//! `Load`: waiting for the layers of one load. Does not hold the cache, nor the GIL while it waits.
+
+use crate::errors::OrRaise;
+use hicache_core::Error;
+use hicache_core::transfer::Progress;
+use pyo3::prelude::*;
+use std::sync::Arc;
+use std::time::Duration;
+
+#[pyclass(module = "hicache._hicache", frozen)]
+pub struct Load {
+    ticket: u64,
+    progress: Arc<Progress>,
+}
+
+impl Load {
+    pub const fn new(ticket: u64, progress: Arc<Progress>) -> Self {
+        Self { ticket, progress }
+    }
+}
+
+#[pymethods]
+impl Load {
+    /// Waits until layers before `layers` are there; `u32::MAX` waits for the whole job.
+    fn wait(&self, py: Python<'_>, layers: u32, timeout: f64) -> PyResult<()> {
+        let most = Duration::try_from_secs_f64(timeout).map_err(|_| Error::Argument {
+            argument: "timeout",
+            reason: format!("must be a number of seconds that is not negative, got {timeout}"),
+        });
+        let most = most.or_raise(py)?;
+        // The common case costs no release of the GIL.
+        if self.progress.wait(self.ticket, layers, Duration::ZERO) {
+            return Ok(());
+        }
+        let arrived = py.detach(|| self.progress.wait(self.ticket, layers, most));
+        let late = Err(Error::Deadline { what: "the load", seconds: timeout });
+        if arrived { Ok(()) } else { late }.or_raise(py)
+    }
+
+    #[getter]
+    fn finished(&self) -> bool {
+        self.progress.finished() >= self.ticket
+    }
+}

@@ -1,0 +1,59 @@
+//! Counters and levels as one flat dictionary.
+
+use hicache_core::HiCache;
+use hicache_core::ids::Tier;
+use hicache_core::stats::Stats;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+/// Puts every counter under its own name; a new one in the core fails to compile until it is named here.
+macro_rules! put {
+    ($dict:expr, $stats:expr, $($name:ident),* $(,)?) => {{
+        let Stats { $($name),* } = *$stats;
+        $($dict.set_item(stringify!($name), $name)?;)*
+    }};
+}
+
+pub fn to_dict<'py>(py: Python<'py>, core: &HiCache) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
+    put!(
+        dict,
+        core.stats(),
+        requests,
+        matched_tokens,
+        hit_device_tokens,
+        hit_host_tokens,
+        hit_storage_tokens,
+        generated_tokens,
+        inserted_pages,
+        backed_up_pages,
+        backup_no_room_pages,
+        load_no_room_pages,
+        evicted_device_pages,
+        evicted_host_pages,
+        dropped_pages,
+        stored_pages,
+        store_failed_pages,
+        prefetch_asked_pages,
+        prefetched_pages,
+        corrupt_pages,
+        read_failed_pages,
+        prefetch_dropped_pages,
+        prefetch_no_room,
+        deadlines_passed,
+    );
+    let levels = [
+        ("device_slots", core.slots(Tier::Device).capacity()),
+        ("device_free", core.slots(Tier::Device).free()),
+        ("device_resident", core.tree().resident(Tier::Device)),
+        ("host_slots", core.slots(Tier::Host).capacity()),
+        ("host_free", core.slots(Tier::Host).free()),
+        ("host_resident", core.tree().resident(Tier::Host)),
+        ("in_flight", core.in_flight()),
+        ("nodes", core.tree().nodes()),
+    ];
+    for (name, level) in levels {
+        dict.set_item(name, level)?;
+    }
+    Ok(dict)
+}
