@@ -77,6 +77,7 @@ wheel-check: wheel ## install the wheel into an environment with nothing else bu
 	@$(BIN)/uv venv --quiet --clear --python $(BIN)/python .wheel-check
 	@$(BIN)/uv pip install --quiet --python .wheel-check/bin/python dist/*.whl
 	@.wheel-check/bin/python -I -c "import hicache, hicache._hicache; assert '.wheel-check' in hicache._hicache.__file__"
+	@.wheel-check/bin/python -I -W error -c "import pathlib, re; exec(re.findall(r'\`\`\`python\n(.*?)\`\`\`', pathlib.Path('README.md').read_text(), re.S)[0])"
 	@.wheel-check/bin/hicache --help >/dev/null
 	@.wheel-check/bin/hicache replay tests/data/mooncake_excerpt.jsonl --json >/dev/null
 	@rm -rf .wheel-check && echo "the wheel imports, and its command replays a trace"

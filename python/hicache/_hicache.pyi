@@ -2,6 +2,8 @@
 
 from typing import Any, final
 
+__all__ = ["Cache", "Load", "Place", "Replay", "__version__"]
+
 __version__: str
 
 #: Name, planes as (layer, role, bytes per token), and their memory as (address, bytes).

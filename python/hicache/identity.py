@@ -29,7 +29,7 @@ class ModelIdentity:
     this process's coordinates in the grid of ranks and the grid's size, such as (tensor, pipeline).
     """
 
-    model: str
+    model: str = ""
     revision: str = ""
     dtype: str = ""
     quantization: str = ""
@@ -40,8 +40,8 @@ class ModelIdentity:
     world: tuple[int, ...] = (1,)
 
     def __post_init__(self) -> None:
-        if not self.model:
-            raise ArgumentError("identity: model must not be empty")
+        if not (self.model or self.weights):
+            raise ArgumentError("identity: needs the model's name, or a digest of its weights")
         inside = all(0 <= at < size for at, size in zip(self.rank, self.world, strict=False))
         if len(self.rank) != len(self.world) or not inside:
             raise ArgumentError(f"identity: rank {self.rank} is not in a world of {self.world}")
@@ -49,9 +49,10 @@ class ModelIdentity:
     @classmethod
     def of(
         cls,
-        model: str,
         config: Mapping[str, Any],
         weights: Iterable[tuple[str, torch.Tensor]],
+        *,
+        model: str = "",
         **fields: Any,
     ) -> ModelIdentity:
         """Computed from a model's configuration (RoPE settings included, JSON-like values) and its named

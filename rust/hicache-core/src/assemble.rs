@@ -45,10 +45,10 @@ impl HiCache {
         }
         let planes = planes(&config, device, &memory)?;
         // SAFETY: handed on to our caller.
-        let copier = unsafe { CpuCopier::new(planes) };
+        let copier = unsafe { CpuCopier::new(planes) }?;
         let has_storage = store.is_some();
         let start = |store: Arc<dyn Store>| Workers::start(&store, config.io_threads, config.write_queue);
-        let executor = Executor::new(Box::new(copier), store.map(start), memory);
+        let executor = Executor::new(Box::new(copier), store.map(start).transpose()?, memory);
         Self::new(config, executor, has_storage)
     }
 }
@@ -93,7 +93,9 @@ fn planes(config: &Config, device: &[Vec<DevicePlane>], memory: &HostMemory) -> 
     for ((spec, device), (layout, slab)) in config.pools.iter().zip(device).zip(&memory.pools) {
         for (at, (declared, plane)) in spec.planes.iter().zip(device).enumerate() {
             let rows = layout.plane(at);
-            let Some(host) = slab.address(rows.offset..rows.offset) else {
+            // Without a host tier nothing is ever copied: any address will do.
+            let start = if config.host_slots == 0 { 0 } else { rows.offset };
+            let Some(host) = slab.address(start..start) else {
                 return argument("host", format!("pool {}: a plane is outside of its slab", spec.name));
             };
             let bytes = declared.bytes_per_token * config.page_size.tokens();

@@ -20,6 +20,9 @@ pub enum Error {
     /// A hit was used in a state that doesn't allow it.
     #[error("hit: {0}")]
     Hit(&'static str),
+    /// A forked child used what it inherited: its threads did not come along.
+    #[error("the cache was made in another process: a forked child needs one of its own")]
+    Forked,
     /// The cache was closed.
     #[error("the cache is closed")]
     Closed,

@@ -40,7 +40,11 @@ impl Cache {
     #[new]
     #[pyo3(signature = (*, page_size, pools, keep, device_slots, engine_owns_slots, host_slots, layout,
         storage, identity, io_threads, write_queue, prefetch_deadline, store_deadline, prefetch_threshold))]
-    #[allow(clippy::too_many_arguments, reason = "keyword arguments of one Python call")]
+    #[allow(
+        clippy::too_many_arguments,
+        clippy::needless_pass_by_value,
+        reason = "Python's keyword arguments"
+    )]
     fn new(
         py: Python<'_>,
         page_size: u32,
@@ -51,10 +55,7 @@ impl Cache {
         host_slots: u32,
         layout: &str,
         storage: Option<&str>,
-        #[allow(clippy::needless_pass_by_value, reason = "extracted from Python by value")] identity: Vec<(
-            String,
-            String,
-        )>,
+        identity: Vec<(String, String)>,
         io_threads: usize,
         write_queue: usize,
         prefetch_deadline: f64,
@@ -223,7 +224,7 @@ impl Cache {
         if std::process::id() == self.process {
             return Ok(&mut self.core);
         }
-        Err(raise(py, &Error::Hit("belongs to a cache that a fork inherited: make one in each process")))
+        Err(raise(py, &Error::Forked))
     }
 }
 

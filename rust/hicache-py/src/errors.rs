@@ -10,6 +10,7 @@ pub fn raise(py: Python<'_>, error: &Error) -> PyErr {
         Error::Argument { .. } => "ArgumentError",
         Error::Stale => "StaleCursor",
         Error::Hit(_) => "HitError",
+        Error::Forked => "HiCacheError",
         Error::Closed => "ClosedError",
         Error::Deadline { .. } => "DeadlineError",
         Error::Invariant(_) => "InvariantError",

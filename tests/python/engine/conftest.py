@@ -23,17 +23,19 @@ from hicache.engines.reference import (
 
 Tokens = list[int]
 
+# Over products as small as the tiny model's, two threads mostly wait for each other: beside other work the
+# tests took sixty times as long with two as with one. Set here, so that fixtures of every scope run with it.
+ALL_THREADS = torch.get_num_threads()
+torch.set_num_threads(1)
+
 
 @pytest.fixture(autouse=True)
-def one_thread(request: pytest.FixtureRequest) -> Iterator[None]:
-    """One thread for the tiny model: with two, which mostly wait for each other, the tests took sixty times
-    as long while other work ran beside them.
-    """
-    threads = torch.get_num_threads()
-    if "real" not in request.fixturenames:
-        torch.set_num_threads(1)
+def threads(request: pytest.FixtureRequest) -> Iterator[None]:
+    """All threads for the real model, one for everything else (see below, where one is made the rule)."""
+    if "real" in request.fixturenames:
+        torch.set_num_threads(ALL_THREADS)
     yield
-    torch.set_num_threads(threads)
+    torch.set_num_threads(1)
 
 
 @pytest.fixture(scope="session")

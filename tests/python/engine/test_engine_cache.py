@@ -168,17 +168,26 @@ def test_other_weights_find_nothing_in_the_store(tiny: Model, rounds: Script, tm
         assert play(same, rounds[0][:1])["storage"] > 0, "the store was not empty"
 
 
+@pytest.mark.parametrize("folder_too", [True, False])
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_the_store_may_vanish_between_rounds(
-    tiny: Model, rounds: Script, tmp_path: Path, layout: str
+    tiny: Model, rounds: Script, tmp_path: Path, layout: str, folder_too: bool
 ) -> None:
-    given: Counter[str] = Counter()
+    """With its pages, or with its folder: what the other tiers have lost as well is computed again."""
+    store, given = tmp_path / "store", Counter[str]()
     with stack_of(tiny, "storage", layout, 4, tmp_path) as stack:
         for number, turns in enumerate(rounds):
             given += play(stack, turns)
             stack.settle()
-            if number % 2:
-                shutil.rmtree(tmp_path / "store")
+            if number != 1:
+                continue
+            assert any(path.is_file() for path in store.rglob("*"))
+            shutil.rmtree(store)
+            if not folder_too:
+                store.mkdir()
+            stack.forget("device", "host")
+            first = rounds[2][0]
+            assert play(stack, [first]) == Counter(computed=len(first.prompt))
         stack.check_books()
     assert given["host"] > 0
 

@@ -35,12 +35,11 @@ class Admission:
         self._max_running = max_running
         self._clock = clock
 
-    def find(self) -> bool:
-        """Match and prefetch for all that have arrived; True if there were any."""
-        arrived = [sequence for sequence in self.waiting if sequence.hit is None]
-        for sequence in arrived:
-            path.find(self._cache, sequence, self._clock)
-        return bool(arrived)
+    def find(self) -> None:
+        """Match and prefetch for all that have arrived or stepped back."""
+        for sequence in self.waiting:
+            if sequence.hit is None:
+                path.find(self._cache, sequence, self._clock)
 
     def admit(self, running: list[Sequence]) -> Load | None:
         """Move those that have room to `running`. The load for them, if one was issued."""

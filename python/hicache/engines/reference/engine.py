@@ -85,6 +85,8 @@ class Engine:
         """Queue a request. Raises `RequestTooLarge` or `ValueError` for one that can never run."""
         prompt = checked(request, self.model.config, self.pool)
         sequence = Sequence.of(request, prompt, self._clock())
+        if not self.busy:
+            self._moved_at = sequence.clock.arrived
         self._admission.waiting.append(sequence)
         return sequence
 
@@ -125,8 +127,7 @@ class Engine:
     def step(self) -> bool:
         """One scheduler step; False if nothing could be computed (transfers or room are waited for)."""
         self.cache.poll()
-        if self._admission.find():
-            self._moved_at = self._clock()
+        self._admission.find()
         load = self._admission.admit(self._running)
         if load is not None:
             self._loads.append(load)

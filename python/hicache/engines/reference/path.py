@@ -38,7 +38,7 @@ def find(cache: Cache, sequence: Sequence, clock: Callable[[], float]) -> None:
     started = clock()
     prompt = sequence.tokens[: sequence.prompt]
     space = {} if sequence.request.namespace is None else {"namespace": sequence.request.namespace}
-    sequence.hit = cache.match_prefix(prompt, **space, limit=sequence.prompt - 1, at=started)
+    sequence.hit = cache.match_prefix(prompt, **space, limit=sequence.prompt - 1)
     cache.prefetch(sequence.hit)
     sequence.clock.asked = clock()
     sequence.clock.count(restoring=sequence.clock.asked - started)
@@ -106,8 +106,7 @@ def give_back(cache: Cache, sequence: Sequence, pool: KVPool) -> None:
     hit = sequence.hit
     if hit is None:
         return
-    ours = sequence.page_table[hit.length // pool.page_size :]
-    if len(ours):
-        cache.free(ours)
-    pass
+    if len(sequence.page_table):  # else it never ran: a hit that is not loaded has no length
+        cache.free(sequence.page_table[hit.length // pool.page_size :])
+    hit.release(generated=sequence.generated)
     sequence.hit = None

@@ -131,7 +131,9 @@ impl FileStore {
             return Ok(());
         }
         let tmp = self.temporary();
-        let written = write_whole(&tmp, &self.header(key, page), page).and_then(|()| publish(&tmp, &path));
+        let header = self.header(key, page);
+        let written = made(&self.tmp, || write_whole(&tmp, &header, page))
+            .and_then(|()| path.parent().map_or(Ok(()), |dir| made(dir, || fs::rename(&tmp, &path))));
         if written.is_err() {
             let _ = fs::remove_file(&tmp);
         }
@@ -183,15 +185,11 @@ fn write_whole(path: &Path, header: &[u8], page: &[u8]) -> std::io::Result<()> {
     file.write_all(&page[sent.saturating_sub(header.len())..])
 }
 
-/// Makes a whole file visible. The directory may have been removed behind our back.
-fn publish(tmp: &Path, path: &Path) -> std::io::Result<()> {
-    match fs::rename(tmp, path) {
-        Err(error) if error.kind() == ErrorKind::NotFound => {
-            if let Some(dir) = path.parent() {
-                fs::create_dir_all(dir)?;
-            }
-            fs::rename(tmp, path)
-        }
+/// Does something in a directory, which is made if it is not there: nobody made it yet, or it was removed
+/// behind our back.
+fn made(dir: &Path, act: impl Fn() -> std::io::Result<()>) -> std::io::Result<()> {
+    match act() {
+        Err(error) if error.kind() == ErrorKind::NotFound => fs::create_dir_all(dir).and_then(|()| act()),
         done => done,
     }
 }

@@ -9,6 +9,7 @@
 #![allow(unsafe_code, reason = "makes slices of pages whose slots the work owns")]
 
 use super::{Outcome, Store};
+use crate::error::{Result, argument};
 use crate::hash::Digest;
 use crossbeam_channel::{Receiver, Sender, bounded, select_biased, unbounded};
 use crossbeam_queue::SegQueue;
@@ -65,25 +66,21 @@ pub struct Workers {
 impl Workers {
     /// Starts `threads` threads; at most `queue` batches of writes wait.
     ///
-    /// # Panics
-    /// When the system has no thread to give.
-    pub fn start(store: &Arc<dyn Store>, threads: usize, queue: usize) -> Self {
+    /// # Errors
+    /// When the system has no thread to give. Those that were started end by themselves.
+    pub fn start(store: &Arc<dyn Store>, threads: usize, queue: usize) -> Result<Self> {
         let (reads, read) = unbounded();
         let (writes, write) = bounded(queue);
         let done = Arc::new(SegQueue::new());
-        let threads = (0..threads.max(1)).map(|n| {
+        let start = |n: usize| {
             let (store, read, write, done) =
                 (Arc::clone(store), read.clone(), write.clone(), Arc::clone(&done));
             let work = move || carry_out(&*store, &read, &write, &done);
-            let name = format!("hicache-io-{n}");
-            #[expect(
-                clippy::expect_used,
-                reason = "without threads there is no cache; nothing was changed yet"
-            )]
-            std::thread::Builder::new().name(name).spawn(work).expect("an I/O thread")
-        });
-        let threads = threads.collect();
-        Self { reads: Some(reads), writes: Some(writes), done, threads }
+            let thread = std::thread::Builder::new().name(format!("hicache-io-{n}")).spawn(work);
+            thread.or_else(|error| argument("io_threads", format!("no thread to be had: {error}")))
+        };
+        let threads = (0..threads).map(start).collect::<Result<Vec<_>>>()?;
+        Ok(Self { reads: Some(reads), writes: Some(writes), done, threads })
     }
 
     /// Takes a batch; false if it is a write and the queue is full (or everything was closed).

@@ -6,6 +6,7 @@
 
 use super::plan::{PlanePair, runs};
 use super::{Copier, CopyJob, Direction, Progress};
+use crate::error::{Result, argument};
 use crate::host::Slab;
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use std::sync::Arc;
@@ -45,24 +46,28 @@ struct Stream {
 impl CpuCopier {
     /// A copier over planes in order of layer.
     ///
+    /// # Errors
+    /// When the system has no thread to give.
+    ///
     /// # Safety
     /// Every plane's device memory must stay valid and unmoved until the copier is dropped, for every
     /// slot that a job may name.
-    pub unsafe fn new(planes: Vec<PlaneMemory>) -> Self {
+    pub unsafe fn new(planes: Vec<PlaneMemory>) -> Result<Self> {
         let planes = Arc::new(planes);
-        Self { streams: [Stream::start("hicache-in", &planes), Stream::start("hicache-out", &planes)] }
+        Ok(Self { streams: [Stream::start("hicache-in", &planes)?, Stream::start("hicache-out", &planes)?] })
     }
 }
 
 impl Stream {
-    fn start(name: &str, planes: &Arc<Vec<PlaneMemory>>) -> Self {
+    fn start(name: &str, planes: &Arc<Vec<PlaneMemory>>) -> Result<Self> {
         let (sender, receiver) = unbounded();
         let progress = Arc::new(Progress::default());
         let (planes, seen) = (Arc::clone(planes), Arc::clone(&progress));
         let work = move || carry_out(&planes, &receiver, &seen);
-        #[expect(clippy::expect_used, reason = "without threads there is no cache; nothing was changed yet")]
-        let thread = std::thread::Builder::new().name(name.to_owned()).spawn(work).expect("a copy thread");
-        Self { jobs: Some(sender), progress, thread: Some(thread) }
+        match std::thread::Builder::new().name(name.to_owned()).spawn(work) {
+            Ok(thread) => Ok(Self { jobs: Some(sender), progress, thread: Some(thread) }),
+            Err(error) => argument("pools", format!("no thread to be had for copies: {error}")),
+        }
     }
 }
 
