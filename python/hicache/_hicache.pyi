@@ -14,6 +14,10 @@ _Counts = tuple[int, int, int, int]
 class Place:
     """Where a released hit ended."""
 
+    @property
+    def depth(self) -> int:
+        """In pages."""
+
 @final
 class Load:
     """How far one load is."""

@@ -8,15 +8,17 @@ error here: it is a miss and a counter.
 
 from __future__ import annotations
 
-import json
+import inspect
+import math
+import os
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 
-from hicache import _hicache, tensors
-from hicache.config import Host, Namespace, number, policy, settings, whole_number
+from hicache import build, tensors
+from hicache.config import Host, Namespace, number, seconds, settings, whole_number
 from hicache.errors import ArgumentError, HitError
 from hicache.hit import Hit, Inserted, Load
 from hicache.identity import ModelIdentity
@@ -31,8 +33,8 @@ class HiCache:
 
     `pools`: the engine's tensors (`hicache.pools`), which must not be moved or freed before `close`.
     `page_size`: tokens per page. `host`: the host tier, or None. `storage`: a store by URL
-    ("file:///directory"), or None; needs `host` and `identity`. `slots`: who allocates device slots, "cache"
-    or "engine". Deadlines are in seconds, `prefetch_threshold` in tokens.
+    ("file:///directory") or a directory's path, or None; needs `host` and `identity`. `slots`: who allocates
+    device slots, "cache" or "engine". Deadlines are in seconds, `prefetch_threshold` in tokens.
     """
 
     def __init__(
@@ -41,7 +43,7 @@ class HiCache:
         page_size: int,
         *,
         host: Host | None = None,
-        storage: str | None = None,
+        storage: str | os.PathLike[str] | None = None,
         identity: ModelIdentity | None = None,
         write: str = "write_through",
         prefetch: str = "wait_complete",
@@ -55,42 +57,39 @@ class HiCache:
         io_threads: int = 2,
         write_queue: int = 256,
     ) -> None:
-        self.page_size = whole_number("page_size", page_size, least=1)
-        chosen = {"write": write, "prefetch": prefetch, "eviction": eviction}
-        for setting, value in {**chosen, "host_copies": host_copies, "slots": slots}.items():
-            policy(setting, value)
-        device_slots = _device_slots(pools, page_size)
-        if storage is not None and identity is None:
-            raise ArgumentError("identity: storage needs one, so that no other model's pages are served")
-        page_bytes = sum(pool.token_bytes for pool in pools) * page_size
-        fields = [] if identity is None else identity.fields()
-        self._forgotten: list[int] = []
         self._load_deadline = number("load_deadline", load_deadline)
-        self._closed = False
-        self._core = _hicache.Cache(
-            page_size=page_size,
-            pools=[(pool.name, pool.declaration(), pool.memory()) for pool in pools],
-            keep=list(pools),
-            device_slots=device_slots,
-            engine_owns_slots=slots == "engine",
-            host_slots=host.slots(page_size, page_bytes, device_slots) if host else 0,
-            layout=host.layout if host else "page_unified",
-            storage=storage,
-            identity=fields + [(f"pool {pool.name}", pool.description()) for pool in pools],
+        self._core = build.core(
+            pools,
+            page_size,
+            host,
+            storage,
+            identity,
+            policies={
+                "write": write,
+                "prefetch": prefetch,
+                "eviction": eviction,
+                "host_copies": host_copies,
+                "slots": slots,
+            },
             io_threads=whole_number("io_threads", io_threads, least=1),
             write_queue=whole_number("write_queue", write_queue, least=1),
             prefetch_deadline=number("prefetch_deadline", prefetch_deadline),
             store_deadline=number("store_deadline", store_deadline),
             prefetch_threshold=whole_number("prefetch_threshold", prefetch_threshold, least=0),
         )
+        self.page_size = page_size
+        self._forgotten: list[int] = []
+        self._closed = False
+        #: The engine's clock, as the difference to the monotonic one.
+        self._skew = 0.0
 
     @classmethod
     def from_config(
         cls, pools: Sequence[Pool], config: Mapping[str, Any] | str, identity: ModelIdentity | None = None
     ) -> HiCache:
         """From plain settings: a mapping or JSON text with the constructor's names; `host` is a mapping."""
-        plain = json.loads(config) if isinstance(config, str) else config
-        return cls(pools, identity=identity, **settings(plain))
+        known = set(inspect.signature(cls).parameters) - {"pools", "identity"}
+        return cls(pools, identity=identity, **settings(config, known))
 
     def match_prefix(
         self,
@@ -108,6 +107,8 @@ class HiCache:
         `at`: now, in seconds, on the clock of `poll` (default: a monotonic clock).
         """
         if after is not None:
+            if after._cache is not self:
+                raise ArgumentError("after: is a hit of another cache")
             if after._cursor is None:
                 raise HitError("after: is not released yet")
             namespace = after.namespace if namespace is None else namespace
@@ -120,14 +121,14 @@ class HiCache:
             namespace.adapter,
             None if after is None else after._cursor,
             most,
-            time.monotonic() if at is None else at,
+            self._now(at),
         )
         return Hit(self, hit, namespace)
 
     def prefetch(self, hit: Hit) -> bool:
         """Storage → host for the rest of the hit's tokens; returns at once whether anything was asked for.
         The hit is `waiting` until polls have applied all of it, or the deadline has passed."""
-        return self._core.prefetch(hit._live())
+        return self._core.prefetch(self._number(hit))
 
     def load(self, hits: Sequence[Hit], slots: Integers | None = None) -> Load:
         """Host → device for all requests of a forward; returns at once. Pins the hits' pages and fixes
@@ -135,11 +136,12 @@ class HiCache:
 
         `slots`: device slots for it, from an engine that owns them; the rest is in `Load.unused`."""
         given = None if slots is None else tensors.integers("slots", slots)
-        load, unused = self._core.load([hit._live() for hit in hits], given)
+        load, unused = self._core.load([self._number(hit) for hit in hits], given)
         return Load(load, tensors.slots(unused), self._load_deadline)
 
     def allocate(self, pages: int) -> torch.Tensor | None:
-        """Fresh device slots, int32 (pages,); evicts what it must. None: there is no such room."""
+        """Fresh device slots, int32 (pages,); evicts what it must. None, and nothing evicted: there is no
+        such room now. Pages of finished transfers count as held until a `poll`: poll, then try again."""
         slots = self._core.allocate(whole_number("pages", pages, least=0))
         return None if slots is None else tensors.slots(slots)
 
@@ -149,7 +151,7 @@ class HiCache:
 
         `slots`: one per whole page (one for a trailing partial page may follow; it stays yours)."""
         buffers = tensors.integers("tokens", tokens), tensors.integers("slots", slots)
-        depth, own, duplicates = self._core.insert(hit._live(), *buffers)
+        depth, own, duplicates = self._core.insert(self._number(hit), *buffers)
         return Inserted(depth * self.page_size, tensors.slots(own), tensors.slots(duplicates))
 
     def free(self, slots: Integers) -> None:
@@ -159,11 +161,12 @@ class HiCache:
     def backup(self, hit: Hit) -> int:
         """Device → host for those pages of a loaded hit that had found no room there. `insert` does it by
         itself. Returns the pages started."""
-        return self._core.backup(hit._live())
+        return self._core.backup(self._number(hit))
 
     def evict(self, pages: int, tier: str = "device") -> torch.Tensor:
         """Takes pages out of a tier ("device" or "host"), or as many as can go; returns their slots, int32.
-        They are free already, unless the engine owns the device slots: then they are its own again."""
+        They are free already, unless the engine owns the device slots: then they are its own again. Host
+        copies of pages that are on the device stay."""
         if tier not in ("device", "host"):
             raise ArgumentError(f"tier: unknown tier {tier!r}: use device or host")
         return tensors.slots(self._core.evict(tier == "host", whole_number("pages", pages, least=0)))
@@ -180,11 +183,11 @@ class HiCache:
         Returns what was applied."""
         while self._forgotten:
             self._core.release(self._forgotten.pop(), 0)
-        return self._core.poll(limits, time.monotonic() if at is None else at)
+        return self._core.poll(limits, self._now(at))
 
     def drain(self, timeout: float) -> bool:
         """Polls until no transfer is under way; False if that takes more than `timeout` seconds."""
-        deadline = time.monotonic() + timeout
+        deadline = time.monotonic() + seconds(timeout)
         while self._core.in_flight() and time.monotonic() < deadline:
             if not any(self.poll()):
                 time.sleep(0.001)
@@ -207,22 +210,27 @@ class HiCache:
         """Lets backups and stores finish and ends the threads, within about `timeout` seconds even if a
         store never answers. Hits may still be released."""
         if not self._closed:
-            deadline = time.monotonic() + timeout
+            deadline = time.monotonic() + seconds(timeout)
             self.drain(timeout)
-            self._closed = True
             self._core.close(max(0.0, deadline - time.monotonic()))
+            self._closed = True
+
+    def _now(self, at: float | None) -> float:
+        """Seconds on the engine's clock, which goes on by itself between the times that it tells."""
+        monotonic = time.monotonic()
+        if at is not None:
+            if not math.isfinite(at):
+                raise ArgumentError(f"at: need a time in seconds, got {at}")
+            self._skew = at - monotonic
+        return monotonic + self._skew
+
+    def _number(self, hit: Hit) -> int:
+        if hit._cache is not self:
+            raise ArgumentError("hit: belongs to another cache")
+        return hit._live()
 
     def __enter__(self) -> HiCache:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def _device_slots(pools: Sequence[Pool], page_size: int) -> int:
-    if not pools:
-        raise ArgumentError("pools: a cache needs at least one pool")
-    slots = {pool.name: pool.rows // page_size for pool in pools}
-    if len(set(slots.values())) > 1:
-        raise ArgumentError(f"pools: all need the same number of pages, got {slots}")
-    return slots[pools[0].name]

@@ -6,10 +6,14 @@ On error: `ArgumentError` whose text begins with the setting's name, before anyt
 
 from __future__ import annotations
 
+import json
+import os
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 from hicache.errors import ArgumentError
 
@@ -74,21 +78,23 @@ class Host:
 
 def parse_size(name: str, value: int | str) -> int:
     """Bytes from a number or a text such as "200GB" (10^9) or "64GiB" (2^30)."""
-    if isinstance(value, int) and not isinstance(value, bool):
+    if not isinstance(value, str):
         return whole_number(name, value, least=1)
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", str(value))
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", value)
     if match is None or match[2].upper() not in _UNITS:
         raise ArgumentError(f"{name}: {value!r} is no size: use bytes, or a number with KiB, MiB, GiB, GB …")
     size = int(float(match[1]) * _UNITS[match[2].upper()])
     return whole_number(name, size, least=1)
 
 
-def whole_number(name: str, value: Any, least: int) -> int:
-    """`value` as an int of at least `least`; booleans and fractions are refused."""
+def whole_number(name: str, value: Any, least: int, most: int = 2**62) -> int:
+    """`value` as an int from `least` to `most`; booleans and fractions are refused."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise ArgumentError(f"{name}: need a whole number, got {value!r}")
     if value < least:
         raise ArgumentError(f"{name}: must be at least {least}, got {value}")
+    if value > most:
+        raise ArgumentError(f"{name}: must be at most {most}, got {value}")
     return value
 
 
@@ -99,6 +105,19 @@ def number(name: str, value: Any) -> float:
     return float(value)
 
 
+def seconds(timeout: float) -> float:
+    """`timeout` if it is a wait: zero or more seconds, infinity included."""
+    if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not timeout >= 0:
+        raise ArgumentError(f"timeout: must be a number of seconds that is not negative, got {timeout!r}")
+    return timeout
+
+
+def expect(name: str, value: object, kind: type) -> None:
+    """Refuses a value that is neither None nor of the class."""
+    if value is not None and not isinstance(value, kind):
+        raise ArgumentError(f"{name}: need a {kind.__name__}, got {value!r}")
+
+
 def policy(setting: str, value: str) -> str:
     """`value` if it is one of the setting's policies."""
     if value not in POLICIES[setting]:
@@ -106,19 +125,31 @@ def policy(setting: str, value: str) -> str:
     return value
 
 
-def settings(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Keyword arguments for `HiCache` from a mapping of plain values, as configuration files have them."""
-    arguments = dict(config)
-    unknown = sorted(set(arguments) - _SETTINGS)
+def store_url(storage: str | os.PathLike[str] | None) -> str | None:
+    """The store's URL; a path is the file store's, an escaped "file://" URL (`Path.as_uri`) is unescaped."""
+    if storage is None:
+        return None
+    if isinstance(storage, os.PathLike):
+        return f"file://{Path(storage).absolute()}"
+    if not isinstance(storage, str):
+        raise ArgumentError(f"storage: need a URL or a path, got {storage!r}")
+    return unquote(storage) if storage.startswith("file://") else storage
+
+
+def settings(config: Mapping[str, Any] | str, known: Collection[str]) -> dict[str, Any]:
+    """Keyword arguments for `HiCache` from plain values: a mapping, or JSON text."""
+    try:
+        arguments = dict(json.loads(config) if isinstance(config, str) else config)
+    except (TypeError, ValueError) as error:
+        raise ArgumentError(f"config: need a mapping or the JSON text of one: {error}") from None
+    unknown = sorted(set(arguments) - set(known))
     if unknown:
-        raise ArgumentError(f"{unknown[0]}: unknown setting; there are {', '.join(sorted(_SETTINGS))}")
+        raise ArgumentError(f"{unknown[0]}: unknown setting; there are {', '.join(sorted(known))}")
+    if "page_size" not in arguments:
+        raise ArgumentError("page_size: is missing")
     if isinstance(arguments.get("host"), Mapping):
         try:
             arguments["host"] = Host(**arguments["host"])
         except TypeError as error:
             raise ArgumentError(f"host: {error}") from None
     return arguments
-
-
-_SETTINGS = {"page_size", "host", "storage", *POLICIES}
-_SETTINGS |= {"io_threads", "write_queue", "prefetch_deadline", "store_deadline", "prefetch_threshold"}

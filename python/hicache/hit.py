@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from hicache import tensors
-from hicache.config import Namespace
+from hicache.config import Namespace, whole_number
 from hicache.errors import HitError
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ class Hit:
     def __init__(self, cache: HiCache, number: int, namespace: Namespace) -> None:
         self._cache, self._number, self._namespace = cache, number, namespace
         self._cursor: _hicache.Place | None = None
-        self._last = (0, 0)
+        self._last = 0
 
     @property
     def namespace(self) -> Namespace:
@@ -71,7 +71,7 @@ class Hit:
         """Tokens whose KV is in the device pool (or arrives there with the load): fixed by `load`, moved
         along by `insert`. For a released hit, where its path ended."""
         if self.released:
-            return self._last[0]
+            return self._last
         view = self._core.view(self._live())
         if not view[5]:
             raise HitError("hit: has no length before it is loaded")
@@ -84,10 +84,9 @@ class Hit:
 
     def release(self, generated: int = 0) -> None:
         """Lets the hit go; cancels what still runs for it. `generated`: tokens the request generated."""
-        if not self.released:
-            view = self._core.view(self._live())
-            self._last = (int(view[0 if view[5] else 1]) * self._cache.page_size, generated)
+        generated = whole_number("generated", generated, least=0)
         self._cursor = self._core.release(self._live(), generated)
+        self._last = self._cursor.depth * self._cache.page_size
 
     @property
     def _core(self) -> _hicache.Cache:
@@ -109,7 +108,7 @@ class Hit:
 
     def __repr__(self) -> str:
         if self.released:
-            return f"<Hit released at {self._last[0]} tokens>"
+            return f"<Hit released at {self._last} tokens>"
         device, usable, _, _, waiting, loaded = self._core.view(self._number)
         state = "loaded" if loaded else "waiting" if waiting else "matched"
         size = self._cache.page_size
@@ -126,7 +125,7 @@ class Load:
 
     def wait_layer(self, layer: int) -> None:
         """Blocks until this layer of all pools is there. `DeadlineError` if it takes too long."""
-        self._core.wait(layer + 1, self._timeout)
+        self._core.wait(whole_number("layer", layer, least=0, most=_ALL_LAYERS - 2) + 1, self._timeout)
 
     def wait(self) -> None:
         """Blocks until all layers are there."""

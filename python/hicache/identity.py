@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from hicache.config import whole_number
 from hicache.errors import ArgumentError
 
 if TYPE_CHECKING:
@@ -40,6 +41,8 @@ class ModelIdentity:
     world: tuple[int, ...] = (1,)
 
     def __post_init__(self) -> None:
+        for name in ("rank", "world"):
+            object.__setattr__(self, name, _coordinates(name, getattr(self, name)))
         if not (self.model or self.weights):
             raise ArgumentError("identity: needs the model's name, or a digest of its weights")
         inside = all(0 <= at < size for at, size in zip(self.rank, self.world, strict=False))
@@ -68,6 +71,13 @@ class ModelIdentity:
     def fields(self) -> list[tuple[str, str]]:
         """Name and value of every field, for the core's fingerprint."""
         return [(name, str(value)) for name, value in vars(self).items()]
+
+
+def _coordinates(name: str, values: Any) -> tuple[int, ...]:
+    try:
+        return tuple(whole_number(f"identity: {name}", value, least=0) for value in values)
+    except TypeError:
+        raise ArgumentError(f"identity: {name} must be a sequence of numbers, got {values!r}") from None
 
 
 def _sample(tensor: torch.Tensor) -> bytes:

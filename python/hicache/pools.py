@@ -6,6 +6,7 @@ A pool's tensors have one row per token; the page in device slot `s` is rows `s 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -72,6 +73,18 @@ def mha(name: str, k_buffers: Any, v_buffers: Any) -> Pool:
 def latent(name: str, buffers: Any) -> Pool:
     """One tensor per layer (MLA): a sequence of L tensors (rows, ...), or one tensor with L first."""
     return Pool(name, [[tensor] for tensor in planes(f"{name}.buffers", buffers)])
+
+
+def device_slots(pools: Sequence[Pool], page_size: int) -> int:
+    """Pages that every pool has room for: all the same."""
+    if not isinstance(pools, Sequence) or not all(isinstance(pool, Pool) for pool in pools):
+        raise ArgumentError(f"pools: need a list of pools, as hicache.pools makes them, got {pools!r}")
+    if not pools:
+        raise ArgumentError("pools: a cache needs at least one pool")
+    slots = {pool.name: pool.rows // page_size for pool in pools}
+    if len(set(slots.values())) > 1:
+        raise ArgumentError(f"pools: all need the same number of pages, got {slots}")
+    return slots[pools[0].name]
 
 
 def _row_bytes(tensor: torch.Tensor) -> int:

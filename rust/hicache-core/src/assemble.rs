@@ -38,11 +38,11 @@ impl HiCache {
     ) -> Result<Self> {
         config.check()?;
         check_device(&config, device)?;
-        let memory = host_memory(&config)?;
-        let store = storage.map(|url| storage::open(url, config.identity)).transpose()?;
-        if store.is_some() && config.host_slots == 0 {
+        if storage.is_some() && config.host_slots == 0 {
             return argument("host", "storage needs a host tier: pages pass through it");
         }
+        let memory = host_memory(&config)?;
+        let store = storage.map(|url| storage::open(url, config.identity)).transpose()?;
         let planes = planes(&config, device, &memory)?;
         // SAFETY: handed on to our caller.
         let copier = unsafe { CpuCopier::new(planes) }?;

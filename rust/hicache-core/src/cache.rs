@@ -13,7 +13,11 @@ use crate::transfer::{Direction, Progress};
 use crate::tree::Tree;
 use hashbrown::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
+
+/// Caches made in this process.
+static CACHES: AtomicU32 = AtomicU32::new(0);
 
 /// A hierarchical KV cache. One thread at a time calls it: the engine's.
 pub struct HiCache {
@@ -29,7 +33,9 @@ pub struct HiCache {
     pub(crate) stats: Stats,
     /// Seconds, as the engine last told them. Nothing here reads a clock.
     pub(crate) now: f64,
-    pub(crate) hits_made: u64,
+    /// Tells this cache's cursors and hits from those of others in the process.
+    pub(crate) serial: u32,
+    pub(crate) hits_made: u32,
     pub(crate) closed: bool,
 }
 
@@ -57,6 +63,7 @@ impl HiCache {
     /// Names the field of the configuration that can't be meant.
     pub fn new(config: Config, executor: Executor, storage: bool) -> Result<Self> {
         config.check()?;
+        let serial = CACHES.fetch_add(1, Ordering::Relaxed);
         let device = if config.engine_owns_slots {
             SlotPool::all_out(config.device_slots)
         } else {
@@ -73,22 +80,29 @@ impl HiCache {
             executor,
             stats: Stats::default(),
             now: 0.0,
+            serial,
             hits_made: 0,
             closed: false,
             config,
         })
     }
 
-    /// A hit as it is now.
+    /// A hit as it is now: what a match found may have gone since.
     ///
     /// # Errors
     /// When it was released.
     pub fn view(&self, id: HitId) -> Result<HitView> {
         let hit = self.hit(id)?;
         let stored = hit.stored.end - hit.stored.start;
-        let waiting = hit.fetch.is_some();
-        let (device, usable, copied, loaded) = (hit.device, hit.usable, hit.copied, hit.loaded);
-        Ok(HitView { device, usable, copied, stored, waiting, loaded })
+        let place = self.tree.pinned(&hit.pin);
+        Ok(HitView {
+            device: self.tree.resident_depth(place, Tier::Device),
+            usable: place.depth,
+            copied: hit.copied,
+            stored,
+            waiting: hit.fetch.is_some(),
+            loaded: hit.loaded,
+        })
     }
 
     /// Device slots of a loaded hit's whole path.
@@ -100,7 +114,8 @@ impl HiCache {
         if !hit.loaded {
             return Err(Error::Hit("has no slots before it is loaded"));
         }
-        Ok(self.tree.slots(self.tree.pinned(&hit.pin), 0..hit.device, Tier::Device))
+        let place = self.tree.pinned(&hit.pin);
+        Ok(self.tree.slots(place, 0..place.depth, Tier::Device))
     }
 
     /// What was counted so far.

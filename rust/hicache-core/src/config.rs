@@ -6,6 +6,10 @@ use crate::identity::Fingerprint;
 use crate::page::PageSize;
 use crate::pool::PoolSpec;
 
+/// More threads or waiting batches are a mistake in the unit; the queue's memory is taken at once.
+const MAX_THREADS: usize = 1024;
+const MAX_QUEUE: usize = 1 << 20;
+
 /// Everything that is fixed when a cache is made.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -31,7 +35,7 @@ pub struct Config {
     pub prefetch_deadline: f64,
     /// How long anything waits for a store's write, in seconds.
     pub store_deadline: f64,
-    /// Tokens below which a prefetch isn't worth asking for.
+    /// Tokens below which a prefetch isn't worth asking for: fewer in whole pages, and nothing is asked.
     pub prefetch_threshold: usize,
 }
 
@@ -49,11 +53,14 @@ impl Config {
         if self.device_slots == 0 {
             return argument("pools", "the device pool has no room for a single page");
         }
-        if self.io_threads == 0 {
-            return argument("io_threads", "must be at least 1");
+        if self.io_threads == 0 || self.io_threads > MAX_THREADS {
+            return argument("io_threads", format!("must be 1 to {MAX_THREADS}, got {}", self.io_threads));
         }
-        if self.write_queue == 0 {
-            return argument("write_queue", "must be at least 1 batch");
+        if self.write_queue == 0 || self.write_queue > MAX_QUEUE {
+            return argument(
+                "write_queue",
+                format!("must be 1 to {MAX_QUEUE} batches, got {}", self.write_queue),
+            );
         }
         positive("prefetch_deadline", self.prefetch_deadline)?;
         positive("store_deadline", self.store_deadline)

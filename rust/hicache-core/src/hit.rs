@@ -17,10 +17,6 @@ pub(crate) struct Hit {
     pub rest: OwnedTokens,
     /// Pages before `rest`.
     pub rest_at: u32,
-    /// Pages usable on the device (before load), or pinned there (after it).
-    pub device: u32,
-    /// Pages usable on device or host.
-    pub usable: u32,
     /// Pages that the load copied.
     pub copied: u32,
     /// Pages that this hit's prefetch put on the host.

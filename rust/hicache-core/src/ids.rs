@@ -20,11 +20,13 @@ pub struct Cursor {
     pub(crate) node: Option<NodeId>,
     /// Pages from the root to the place.
     pub depth: u32,
+    /// The cache that it belongs to; a bare tree's belongs to none.
+    pub(crate) cache: Option<u32>,
 }
 
 impl Cursor {
     /// The beginning of a namespace: never stale.
-    pub const START: Self = Self { node: None, depth: 0 };
+    pub const START: Self = Self { node: None, depth: 0, cache: None };
 }
 
 /// A request's hit inside one cache.

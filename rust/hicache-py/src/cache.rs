@@ -4,7 +4,7 @@
 //! without a copy. Hits are numbers. Nothing is decided here.
 
 use crate::errors::{OrRaise, raise};
-use crate::load::Load;
+use crate::load::{Load, seconds};
 use crate::tokens::{TokenBuffer, slot_bytes, slots};
 use hicache_core::assemble::DevicePlane;
 use hicache_core::hash::Namespace;
@@ -16,16 +16,16 @@ use hicache_core::transfer::Direction;
 use hicache_core::{Config, Error, HiCache, Ready};
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyDict};
+use std::mem::ManuallyDrop;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// Name, planes as (layer, role, bytes per token), and their device memory as (address, bytes).
 type PoolArgument = (String, Vec<(u32, u32, usize)>, Vec<(usize, usize)>);
 
 #[pyclass(module = "hicache._hicache")]
 pub struct Cache {
-    /// Dropped first: it ends the threads that use the device memory.
-    core: HiCache,
+    /// Dropped before `_keep`, since its threads use the device memory; and only where they are.
+    core: ManuallyDrop<HiCache>,
     /// Keeps the device memory: the engine's tensors.
     _keep: Py<PyAny>,
     process: u32,
@@ -34,6 +34,27 @@ pub struct Cache {
 /// A released hit's place.
 #[pyclass(module = "hicache._hicache", frozen)]
 pub struct Place(Cursor);
+
+#[pymethods]
+impl Place {
+    #[getter]
+    const fn depth(&self) -> u32 {
+        self.0.depth
+    }
+}
+
+impl Drop for Cache {
+    fn drop(&mut self) {
+        // A forked child has the memory, but not the threads that dropping would wait for.
+        if std::process::id() == self.process {
+            // SAFETY: never used again: we are being dropped.
+            #[allow(unsafe_code)]
+            unsafe {
+                ManuallyDrop::drop(&mut self.core);
+            }
+        }
+    }
+}
 
 #[pymethods]
 impl Cache {
@@ -88,7 +109,7 @@ impl Cache {
         // SAFETY: `keep` holds the tensors whose addresses `device` names until the core is dropped.
         #[allow(unsafe_code)]
         let core = unsafe { HiCache::over_memory(config, &device, storage) }.or_raise(py)?;
-        Ok(Self { core, _keep: keep, process: std::process::id() })
+        Ok(Self { core: ManuallyDrop::new(core), _keep: keep, process: std::process::id() })
     }
 
     #[pyo3(signature = (tokens, extra_key, salt, adapter, after, limit, at))]
@@ -206,12 +227,7 @@ impl Cache {
     }
 
     fn close(&mut self, py: Python<'_>, timeout: f64) -> PyResult<()> {
-        let most = Duration::try_from_secs_f64(timeout);
-        let most = most.map_err(|_| Error::Argument {
-            argument: "timeout",
-            reason: format!("must be a number of seconds that is not negative, got {timeout}"),
-        });
-        let most = most.or_raise(py)?;
+        let most = seconds(py, timeout)?;
         let core = self.core(py)?;
         py.detach(|| core.close(most));
         Ok(())

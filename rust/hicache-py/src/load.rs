@@ -19,15 +19,23 @@ impl Load {
     }
 }
 
+/// The longest wait: a year. More would overflow the clock, and nobody waits that long.
+const LONGEST: f64 = 365.0 * 24.0 * 3600.0;
+
+/// A timeout, which may be infinite.
+pub fn seconds(py: Python<'_>, timeout: f64) -> PyResult<Duration> {
+    let reason = format!("must be a number of seconds that is not negative, got {timeout}");
+    let most = Duration::try_from_secs_f64(timeout.min(LONGEST));
+    let wrong = timeout.is_nan() || most.is_err();
+    let refused = Err(Error::Argument { argument: "timeout", reason });
+    if wrong { refused } else { Ok(most.unwrap_or_default()) }.or_raise(py)
+}
+
 #[pymethods]
 impl Load {
     /// Waits until layers before `layers` are there; `u32::MAX` waits for the whole job.
     fn wait(&self, py: Python<'_>, layers: u32, timeout: f64) -> PyResult<()> {
-        let most = Duration::try_from_secs_f64(timeout).map_err(|_| Error::Argument {
-            argument: "timeout",
-            reason: format!("must be a number of seconds that is not negative, got {timeout}"),
-        });
-        let most = most.or_raise(py)?;
+        let most = seconds(py, timeout)?;
         // The common case costs no release of the GIL.
         if self.progress.wait(self.ticket, layers, Duration::ZERO) {
             return Ok(());

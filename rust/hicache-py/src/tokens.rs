@@ -1,11 +1,12 @@
 //! Tokens as callers have them: any one-dimensional int32 or int64 buffer, read without a copy.
 //!
-//! On error: `TypeError` names the argument for another dtype, shape or a buffer with gaps.
+//! On error: `ArgumentError` names the argument for another dtype, shape or a buffer with gaps.
 
+use crate::errors::OrRaise;
+use hicache_core::Error;
 use hicache_core::ids::Slot;
 use hicache_core::page::Tokens;
 use pyo3::buffer::{Element, PyBuffer};
-use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyByteArray;
 
@@ -17,19 +18,20 @@ pub enum TokenBuffer {
 }
 
 impl TokenBuffer {
-    pub fn get(value: &Bound<'_, PyAny>, argument: &str) -> PyResult<Self> {
-        if value.len().is_ok_and(|length| length == 0) {
-            // An empty array may have no memory at all, which the typed buffers refuse.
-            return Ok(Self::Empty);
-        }
+    pub fn get(value: &Bound<'_, PyAny>, argument: &'static str) -> PyResult<Self> {
         if let Ok(buffer) = PyBuffer::<i32>::get(value) {
-            return check(&buffer, argument).map(|()| Self::I32(buffer));
+            return check(value.py(), &buffer, argument).map(|()| Self::I32(buffer));
         }
         if let Ok(buffer) = PyBuffer::<i64>::get(value) {
-            return check(&buffer, argument).map(|()| Self::I64(buffer));
+            return check(value.py(), &buffer, argument).map(|()| Self::I64(buffer));
+        }
+        // An empty `array` has no memory at all, which typed buffers refuse.
+        let code = value.getattr("typecode").and_then(|code| code.extract::<char>());
+        if value.len().is_ok_and(|length| length == 0) && code.is_ok_and(|code| "ilq".contains(code)) {
+            return Ok(Self::Empty);
         }
         let kind = value.get_type().name()?;
-        Err(PyTypeError::new_err(format!("{argument}: need an int32 or int64 buffer, got {kind}")))
+        refuse(value.py(), argument, format!("need an int32 or int64 buffer, got {kind}"))
     }
 
     pub fn view(&self) -> Tokens<'_> {
@@ -41,13 +43,20 @@ impl TokenBuffer {
     }
 }
 
-fn check<T: Element>(buffer: &PyBuffer<T>, argument: &str) -> PyResult<()> {
+fn refuse<T>(py: Python<'_>, argument: &'static str, reason: String) -> PyResult<T> {
+    Err(Error::Argument { argument, reason }).or_raise(py)
+}
+
+fn check<T: Element>(py: Python<'_>, buffer: &PyBuffer<T>, argument: &'static str) -> PyResult<()> {
     if buffer.dimensions() != 1 {
-        let dimensions = buffer.dimensions();
-        return Err(PyTypeError::new_err(format!("{argument}: need one dimension, got {dimensions}")));
+        return refuse(py, argument, format!("need one dimension, got {}", buffer.dimensions()));
     }
     if !buffer.is_c_contiguous() {
-        return Err(PyTypeError::new_err(format!("{argument}: need a contiguous buffer")));
+        return refuse(py, argument, "need a contiguous buffer".to_owned());
+    }
+    let foreign: &[u8] = if cfg!(target_endian = "little") { b">!" } else { b"<" };
+    if buffer.format().to_bytes().first().is_some_and(|order| foreign.contains(order)) {
+        return refuse(py, argument, "need the machine's byte order".to_owned());
     }
     Ok(())
 }
@@ -62,7 +71,7 @@ fn slice<T: Element>(buffer: &PyBuffer<T>) -> &[T] {
 }
 
 /// Slots from an int32/int64 buffer.
-pub fn slots(value: &Bound<'_, PyAny>, argument: &str) -> PyResult<Vec<Slot>> {
+pub fn slots(value: &Bound<'_, PyAny>, argument: &'static str) -> PyResult<Vec<Slot>> {
     let buffer = TokenBuffer::get(value, argument)?;
     let mut slots = Vec::with_capacity(buffer.view().len());
     let mut wrong = None;
@@ -76,7 +85,7 @@ pub fn slots(value: &Bound<'_, PyAny>, argument: &str) -> PyResult<Vec<Slot>> {
         TokenBuffer::Empty => {}
     }
     match wrong {
-        Some(slot) => Err(PyValueError::new_err(format!("{argument}: {slot} is no slot"))),
+        Some(slot) => refuse(value.py(), argument, format!("{slot} is no slot")),
         None => Ok(slots),
     }
 }

@@ -25,6 +25,10 @@ impl HiCache {
             return argument("slots", "the engine owns the slots: it allocates them itself");
         }
         let missing = pages.saturating_sub(self.device.free());
+        // All or nothing: a try that fails must not cost what others could hit.
+        if missing > self.tree.evictable(Tier::Device) {
+            return Ok(None);
+        }
         self.make_room(Tier::Device, missing);
         Ok(self.device.take(pages))
     }

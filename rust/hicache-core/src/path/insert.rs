@@ -49,7 +49,6 @@ impl HiCache {
         }
         let hit = self.hits.get_mut(&id).ok_or(Error::Hit("was released"))?;
         let pin = std::mem::replace(&mut hit.pin, self.tree.pin(done.place, crate::tree::Hold::Device));
-        (hit.device, hit.usable) = (done.place.depth, done.place.depth);
         self.tree.unpin(pin);
         self.stats.inserted_pages += done.new_pages as u64;
         // Write-through: a page is backed up when it enters.

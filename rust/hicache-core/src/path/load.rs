@@ -126,7 +126,7 @@ impl HiCache {
         }
         let hit = self.hits.get_mut(&id).ok_or(Error::Hit("was released"))?;
         let soft = std::mem::replace(&mut hit.pin, pin);
-        (hit.loaded, hit.device, hit.usable, hit.copied) = (true, to, to, to - from);
+        (hit.loaded, hit.copied) = (true, to - from);
         let fetched = (hit.stored.end.min(to)).saturating_sub(hit.stored.start.max(from));
         self.tree.unpin(soft);
         self.count_hit(from, to, fetched);

@@ -37,26 +37,20 @@ impl HiCache {
         let rest = key.from((found.usable - start.depth) as usize * size).to_owned();
         let pin = self.tree.pin(found.place, Hold::Soft);
         self.hits_made += 1;
-        let id = HitId(self.hits_made);
+        let id = HitId(u64::from(self.serial) << 32 | u64::from(self.hits_made));
         self.stats.requests += 1;
         self.stats.matched_tokens += tokens.len() as u64;
-        let hit = Hit {
-            pin,
-            loaded: false,
-            rest,
-            rest_at: found.usable,
-            device: found.device,
-            usable: found.usable,
-            copied: 0,
-            stored: 0..0,
-            fetch: None,
-        };
+        let hit =
+            Hit { pin, loaded: false, rest, rest_at: found.usable, copied: 0, stored: 0..0, fetch: None };
         self.hits.insert(id, hit);
         Ok(id)
     }
 
     fn start(&mut self, namespace: &Namespace, after: Option<Cursor>) -> Result<Place> {
         match after {
+            Some(cursor) if cursor.cache.is_some_and(|cache| cache != self.serial) => {
+                argument("after", "is a hit of another cache")
+            }
             Some(cursor) if cursor.depth > 0 => {
                 let place = self.tree.resolve(cursor).ok_or(Error::Stale)?;
                 if self.tree.namespace(place) != Some(namespace) {
@@ -80,8 +74,6 @@ impl HiCache {
             let pin = std::mem::replace(&mut hit.pin, self.tree.pin(place, Hold::Soft));
             self.tree.unpin(pin);
         }
-        hit.usable = place.depth;
-        hit.device = self.tree.resident_depth(place, crate::ids::Tier::Device);
         Ok(place)
     }
 }

@@ -15,7 +15,7 @@ impl HiCache {
         hit.stop_fetch();
         self.stats.generated_tokens += generated;
         let place = self.tree.pinned(&hit.pin);
-        let cursor = self.tree.cursor(place);
+        let cursor = Cursor { cache: Some(self.serial), ..self.tree.cursor(place) };
         self.tree.touch_matched(place);
         self.tree.unpin(hit.pin);
         Ok(cursor)

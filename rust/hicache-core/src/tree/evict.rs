@@ -29,24 +29,31 @@ impl Tree {
         out
     }
 
-    /// Pages that an eviction of everything would free. For statistics and tests: walks the whole tree.
+    /// Pages that an eviction of everything would free: all but those on the way to a hard pin and, on the
+    /// host, those that are on the device too. Walks up from every pin, and for the host through all nodes.
     pub fn evictable(&self, tier: Tier) -> usize {
-        // A floor keeps its pages and, above them, whole edges.
         let mut kept: HashMap<u32, u32> = HashMap::new();
         let mut total = 0;
-        for (index, node) in self.arena.iter().filter(|(_, node)| !node.is_root()) {
-            let (mut at, mut pages) = (index, self.floor(tier, index));
-            let mut parent = node.parent;
-            while pages > 0 && pages > kept.get(&at).copied().unwrap_or(0) {
-                total += (pages - kept.insert(at, pages).unwrap_or(0)) as usize;
-                if self.arena[parent].is_root() {
-                    break;
-                }
-                (at, pages) = (parent, self.arena[parent].resident(tier));
-                parent = self.arena[at].parent;
+        for pin in self.pins.all().filter(|pin| pin.hold.tier() == Some(tier)) {
+            total += self.keep(&mut kept, tier, pin.node);
+        }
+        if tier == Tier::Host {
+            for (index, _) in self.arena.iter() {
+                total += self.keep(&mut kept, tier, index);
             }
         }
         self.resident(tier) - total
+    }
+
+    /// Notes the pages that a node's floor keeps: its own and, above it, whole edges. Returns the new ones.
+    fn keep(&self, kept: &mut HashMap<u32, u32>, tier: Tier, node: u32) -> usize {
+        let (mut at, mut pages, mut new) = (node, self.floor(tier, node), 0);
+        while !self.arena[at].is_root() && pages > kept.get(&at).copied().unwrap_or(0) {
+            new += (pages - kept.insert(at, pages).unwrap_or(0)) as usize;
+            at = self.arena[at].parent;
+            pages = self.arena[at].resident(tier);
+        }
+        new
     }
 
     /// Takes what it can from one node's tail, or takes the node out of the question.
@@ -89,6 +96,9 @@ impl Tree {
     /// Pages of a node that must stay in the tier, whatever is asked.
     pub(super) fn floor(&self, tier: Tier, node: u32) -> u32 {
         let n = &self.arena[node];
+        if n.is_root() {
+            return 0;
+        }
         let pinned = self.pins.on(&self.arena, node).filter(|(_, pin)| pin.hold.tier() == Some(tier));
         let pinned = pinned.map(|(_, pin)| pin.depth - n.start).max().unwrap_or(0);
         let mirrored = if tier == Tier::Host { n.resident(Tier::Device) } else { 0 };

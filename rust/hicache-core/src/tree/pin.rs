@@ -100,6 +100,11 @@ impl Pins {
         }
     }
 
+    /// Every pin.
+    pub fn all(&self) -> impl Iterator<Item = &Pin> {
+        self.entries.iter().flatten()
+    }
+
     /// The pins on a node's edge.
     pub fn on<'a>(&'a self, arena: &Arena, node: u32) -> impl Iterator<Item = (u32, Pin)> + use<'a> {
         let mut at = arena[node].pins;

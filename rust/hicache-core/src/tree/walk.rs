@@ -53,7 +53,7 @@ impl Tree {
     /// A name for the place that outlives a release.
     pub fn cursor(&self, place: Place) -> Cursor {
         let node = (place.depth > 0).then(|| self.arena.id(place.node));
-        Cursor { node, depth: place.depth }
+        Cursor { node, depth: place.depth, cache: None }
     }
 
     /// Walks from a place along `key`'s whole pages, as far as they are known.

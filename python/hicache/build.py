@@ -1,0 +1,52 @@
+"""From checked settings to a core: what `HiCache(...)` does before there is a cache.
+
+On error: `ArgumentError` names the setting; nothing was made, no directory either.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from hicache import _hicache
+from hicache.config import Host, expect, policy, store_url, whole_number
+from hicache.errors import ArgumentError
+from hicache.identity import ModelIdentity
+from hicache.pools import Pool, device_slots
+
+
+def core(
+    pools: Sequence[Pool],
+    page_size: int,
+    host: Host | None,
+    storage: str | os.PathLike[str] | None,
+    identity: ModelIdentity | None,
+    *,
+    policies: Mapping[str, str],
+    **limits: Any,
+) -> _hicache.Cache:
+    """The core of a cache; arguments as `HiCache` has them, `limits` as the binding does."""
+    page_size = whole_number("page_size", page_size, least=1)
+    for setting, value in policies.items():
+        policy(setting, value)
+    url = store_url(storage)
+    expect("host", host, Host)
+    expect("identity", identity, ModelIdentity)
+    slots = device_slots(pools, page_size)
+    if url is not None and identity is None:
+        raise ArgumentError("identity: storage needs one, so that no other model's pages are served")
+    page_bytes = sum(pool.token_bytes for pool in pools) * page_size
+    fields = [] if identity is None else identity.fields()
+    return _hicache.Cache(
+        page_size=page_size,
+        pools=[(pool.name, pool.declaration(), pool.memory()) for pool in pools],
+        keep=list(pools),
+        device_slots=slots,
+        engine_owns_slots=policies["slots"] == "engine",
+        host_slots=host.slots(page_size, page_bytes, slots) if host else 0,
+        layout=host.layout if host else "page_unified",
+        storage=url,
+        identity=fields + [(f"pool {pool.name}", pool.description()) for pool in pools],
+        **limits,
+    )
