@@ -8,7 +8,8 @@ __version__: str
 
 #: Name, planes as (layer, role, bytes per token), and their memory as (address, bytes).
 _Pool = tuple[str, list[tuple[int, int, int]], list[tuple[int, int]]]
-_Counts = tuple[int, int, int, int]
+#: Backups, loads, stores, prefetches, strays.
+_Counts = tuple[int, int, int, int, int]
 
 @final
 class Place:

@@ -54,7 +54,7 @@ class HiCache:
         prefetch_deadline: float = 30.0,
         store_deadline: float = 30.0,
         load_deadline: float = 30.0,
-        io_threads: int = 2,
+        io_threads: int = 4,
         write_queue: int = 256,
     ) -> None:
         self._load_deadline = number("load_deadline", load_deadline)
@@ -171,15 +171,16 @@ class HiCache:
             raise ArgumentError(f"tier: unknown tier {tier!r}: use device or host")
         return tensors.slots(self._core.evict(tier == "host", whole_number("pages", pages, least=0)))
 
-    def ready(self) -> tuple[int, int, int, int]:
-        """How many leading backups, loads, stores and prefetches have ended, for `poll`'s limits."""
+    def ready(self) -> tuple[int, int, int, int, int]:
+        """How many leading backups, loads, stores, prefetches and strays (past their deadline, landed after
+        all) have ended, for `poll`'s limits."""
         return self._core.ready()
 
     def poll(
-        self, limits: tuple[int, int, int, int] | None = None, *, at: float | None = None
-    ) -> tuple[int, int, int, int]:
+        self, limits: tuple[int, int, int, int, int] | None = None, *, at: float | None = None
+    ) -> tuple[int, int, int, int, int]:
         """First thing in each step: applies what has ended, in order, and lets deadlines pass. `limits`: at
-        most so many backups, loads, stores, prefetches. `at`: now, in seconds (default: a monotonic clock).
+        most so many of each kind, as `ready` counts them. `at`: now, in seconds (default: a monotonic clock).
         Returns what was applied."""
         while self._forgotten:
             self._core.release(self._forgotten.pop(), 0)

@@ -78,7 +78,7 @@ fn check_device(config: &Config, device: &[Vec<DevicePlane>]) -> Result<()> {
         }
         for (declared, plane) in spec.planes.iter().zip(planes) {
             let page = declared.bytes_per_token * config.page_size.tokens();
-            if page * config.device_slots as usize > plane.bytes {
+            if page.saturating_mul(config.device_slots as usize) > plane.bytes {
                 let reason = format!("pool {}: layer {} is too small", spec.name, declared.layer);
                 return argument("pools", format!("{reason} for {} slots", config.device_slots));
             }

@@ -2,7 +2,7 @@
 
 use crate::command::Command;
 use crate::config::Config;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, argument};
 use crate::executor::Executor;
 use crate::flights::Flights;
 use crate::hit::Hit;
@@ -35,7 +35,7 @@ pub struct HiCache {
     pub(crate) now: f64,
     /// Tells this cache's cursors and hits from those of others in the process.
     pub(crate) serial: u32,
-    pub(crate) hits_made: u32,
+    pub(crate) hits_made: u64,
     pub(crate) closed: bool,
 }
 
@@ -63,6 +63,9 @@ impl HiCache {
     /// Names the field of the configuration that can't be meant.
     pub fn new(config: Config, executor: Executor, storage: bool) -> Result<Self> {
         config.check()?;
+        if storage && config.host_slots == 0 {
+            return argument("host", "storage needs a host tier: pages pass through it");
+        }
         let serial = CACHES.fetch_add(1, Ordering::Relaxed);
         let device = if config.engine_owns_slots {
             SlotPool::all_out(config.device_slots)
@@ -172,7 +175,8 @@ impl HiCache {
         books(placed(Tier::Device, &self.device), "C1: device slots are not free, out or a page's")?;
         books(placed(Tier::Host, &self.host), "C2: host slots are not free, out or a page's")?;
         books(self.host.out() == self.flights.reading(), "C3: host slots are out without a read")?;
-        let pins = self.hits.len() + self.flights.pins();
+        let held: usize = self.hits.values().map(|hit| 1 + usize::from(hit.also.is_some())).sum();
+        let pins = held + self.flights.pins();
         books(self.tree.pins() == pins, "C4: pins without a hit or a transfer")
     }
 

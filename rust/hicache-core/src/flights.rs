@@ -8,7 +8,6 @@ use crate::hash::Digest;
 use crate::ids::{HitId, Slot};
 use crate::storage::Outcome;
 use crate::tree::PinId;
-use hashbrown::HashMap;
 use std::collections::VecDeque;
 
 /// A copy between device and host.
@@ -53,6 +52,8 @@ pub struct Ready {
     pub stores: usize,
     /// Storage → host, questions included.
     pub prefetches: usize,
+    /// Storage work of any kind that outlasted its deadline and has landed after all.
+    pub strays: usize,
 }
 
 /// All transfers under way.
@@ -62,8 +63,8 @@ pub(crate) struct Flights {
     pub loads: VecDeque<Copy>,
     pub stores: VecDeque<Batch>,
     pub prefetches: VecDeque<Batch>,
-    /// Past their deadline, not landed.
-    pub strays: HashMap<u64, Batch>,
+    /// Past their deadline, in order of passing it: they keep what they own until they land.
+    pub strays: VecDeque<Batch>,
     /// Last ticket of each direction, and last batch.
     pub loads_submitted: u64,
     pub backups_submitted: u64,
@@ -76,28 +77,25 @@ impl Flights {
         self.batches_submitted
     }
 
-    /// Notes a batch's outcomes; gives back a stray that has landed.
-    pub fn land(&mut self, id: u64, outcomes: Vec<Outcome>) -> Option<Batch> {
-        let waiting = self.stores.iter_mut().chain(&mut self.prefetches).find(|batch| batch.id == id);
-        if let Some(batch) = waiting {
+    /// Notes a batch's outcomes. Nothing else changes: that is for `poll`, which ranks agree on.
+    pub fn land(&mut self, id: u64, outcomes: Vec<Outcome>) {
+        let mut batches = self.stores.iter_mut().chain(&mut self.prefetches).chain(&mut self.strays);
+        if let Some(batch) = batches.find(|batch| batch.id == id) {
             batch.outcomes = Some(outcomes);
-            return None;
         }
-        self.strays.remove(&id)
     }
 
-    /// Moves batches whose deadline has passed out of the queues; returns how many.
+    /// Moves batches whose deadline has passed out of the queues; returns how many. The deadline alone
+    /// decides, not whether the batch has landed here: that may differ between ranks.
     pub fn expire(&mut self, now: f64) -> usize {
-        let mut expired = 0;
+        let before = self.strays.len();
         for queue in [&mut self.stores, &mut self.prefetches] {
-            let (late, rest): (Vec<Batch>, Vec<Batch>) = std::mem::take(queue)
-                .into_iter()
-                .partition(|batch| batch.outcomes.is_none() && now >= batch.deadline);
-            expired += late.len();
+            let (late, rest): (Vec<Batch>, Vec<Batch>) =
+                std::mem::take(queue).into_iter().partition(|batch| now >= batch.deadline);
             queue.extend(rest);
-            self.strays.extend(late.into_iter().map(|batch| (batch.id, batch)));
+            self.strays.extend(late);
         }
-        expired
+        self.strays.len() - before
     }
 
     /// Transfers of every kind, strays included.
@@ -107,7 +105,7 @@ impl Flights {
 
     /// Host slots that reads own.
     pub fn reading(&self) -> usize {
-        let reads = self.prefetches.iter().chain(self.strays.values());
+        let reads = self.prefetches.iter().chain(&self.strays);
         let slots = reads.map(|batch| match &batch.what {
             What::Read { slots, .. } => slots.len(),
             _ => 0,
@@ -117,7 +115,7 @@ impl Flights {
 
     /// Pins that transfers hold.
     pub fn pins(&self) -> usize {
-        let stores = self.stores.iter().chain(self.strays.values());
+        let stores = self.stores.iter().chain(&self.strays);
         let stores = stores.filter(|batch| matches!(batch.what, What::Store { .. })).count();
         2 * (self.backups.len() + self.loads.len()) + stores
     }

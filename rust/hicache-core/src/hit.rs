@@ -12,6 +12,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub(crate) struct Hit {
     /// Soft until loaded, then on the device.
     pub pin: PinId,
+    /// While waiting: soft too, where the pages of the tier end that holds less of the path.
+    pub also: Option<PinId>,
     pub loaded: bool,
     /// Whole pages that may hit but did not when they were matched.
     pub rest: OwnedTokens,

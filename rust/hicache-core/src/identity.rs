@@ -29,6 +29,7 @@ impl Fingerprint {
         frame(&mut sha, b"hicache-identity");
         frame(&mut sha, &FORMAT.to_le_bytes());
         frame(&mut sha, &page_size.tokens().to_le_bytes());
+        frame(&mut sha, &(fields.len() as u64).to_le_bytes());
         for (name, value) in fields {
             frame(&mut sha, name.as_bytes());
             frame(&mut sha, value.as_bytes());

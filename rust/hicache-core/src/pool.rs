@@ -7,6 +7,9 @@
 use crate::error::{Result, argument};
 use crate::page::PageSize;
 
+/// Most bytes of a token in a plane: with the largest page, sizes of pages can't overflow.
+const MAX_ROW: usize = 1 << 30;
+
 /// One tensor's share of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plane {
@@ -37,6 +40,12 @@ impl PoolSpec {
         let ordered = planes.windows(2).all(|w| (w[0].layer, w[0].role) < (w[1].layer, w[1].role));
         if !ordered {
             return argument("pools", format!("pool {name}: planes must be in order of layer, then role"));
+        }
+        if planes.iter().any(|plane| plane.bytes_per_token > MAX_ROW) {
+            return argument(
+                "pools",
+                format!("pool {name}: a token has more than {MAX_ROW} bytes in a plane"),
+            );
         }
         Ok(Self { name: name.to_owned(), planes })
     }

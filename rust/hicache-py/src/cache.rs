@@ -22,6 +22,9 @@ use std::sync::Arc;
 /// Name, planes as (layer, role, bytes per token), and their device memory as (address, bytes).
 type PoolArgument = (String, Vec<(u32, u32, usize)>, Vec<(usize, usize)>);
 
+/// Backups, loads, stores, prefetches, strays.
+type Counts = (usize, usize, usize, usize, usize);
+
 #[pyclass(module = "hicache._hicache")]
 pub struct Cache {
     /// Dropped before `_keep`, since its threads use the device memory; and only where they are.
@@ -194,19 +197,19 @@ impl Cache {
         Ok(slot_bytes(py, &slots))
     }
 
-    fn ready(&mut self, py: Python<'_>) -> PyResult<(usize, usize, usize, usize)> {
+    fn ready(&mut self, py: Python<'_>) -> PyResult<Counts> {
         Ok(counts(self.core(py)?.ready()))
     }
 
     #[pyo3(signature = (limits, at))]
-    fn poll(
-        &mut self,
-        py: Python<'_>,
-        limits: Option<(usize, usize, usize, usize)>,
-        at: f64,
-    ) -> PyResult<(usize, usize, usize, usize)> {
-        let limits =
-            limits.map(|(backups, loads, stores, prefetches)| Ready { backups, loads, stores, prefetches });
+    fn poll(&mut self, py: Python<'_>, limits: Option<Counts>, at: f64) -> PyResult<Counts> {
+        let limits = limits.map(|(backups, loads, stores, prefetches, strays)| Ready {
+            backups,
+            loads,
+            stores,
+            prefetches,
+            strays,
+        });
         Ok(counts(self.core(py)?.poll(limits, at).or_raise(py)?))
     }
 
@@ -244,6 +247,6 @@ impl Cache {
     }
 }
 
-fn counts(ready: Ready) -> (usize, usize, usize, usize) {
-    (ready.backups, ready.loads, ready.stores, ready.prefetches)
+fn counts(ready: Ready) -> Counts {
+    (ready.backups, ready.loads, ready.stores, ready.prefetches, ready.strays)
 }

@@ -153,7 +153,7 @@ def test_closed_caches_say_so(engine: Engine, verb: str) -> None:
     arguments = {"match_prefix": (EIGHT,), "prefetch": (matched.hit,), "load": ([matched.hit],)}
     arguments |= {"allocate": (1,), "insert": (loaded.hit, [], []), "backup": (loaded.hit,), "evict": (1,)}
     if verb == "ready":
-        assert engine.cache.ready() == (0, 0, 0, 0)
+        assert engine.cache.ready() == (0, 0, 0, 0, 0)
     else:
         with pytest.raises(ClosedError, match="closed"):
             getattr(engine.cache, verb)(*arguments.get(verb, ()))

@@ -125,10 +125,10 @@ impl HiCache {
             self.tree.unpin(host);
         }
         let hit = self.hits.get_mut(&id).ok_or(Error::Hit("was released"))?;
-        let soft = std::mem::replace(&mut hit.pin, pin);
+        let soft = [Some(std::mem::replace(&mut hit.pin, pin)), hit.also.take()];
         (hit.loaded, hit.copied) = (true, to - from);
         let fetched = (hit.stored.end.min(to)).saturating_sub(hit.stored.start.max(from));
-        self.tree.unpin(soft);
+        soft.into_iter().flatten().for_each(|soft| self.tree.unpin(soft));
         self.count_hit(from, to, fetched);
         Ok(())
     }

@@ -4,9 +4,9 @@ use crate::cache::HiCache;
 use crate::error::{Error, Result, argument};
 use crate::hash::Namespace;
 use crate::hit::Hit;
-use crate::ids::{Cursor, HitId};
+use crate::ids::{Cursor, HitId, Tier};
 use crate::page::Tokens;
-use crate::tree::{Hold, Place};
+use crate::tree::{Hold, PinId, Place};
 
 impl HiCache {
     /// Finds the longest usable prefix of `tokens`, which follow the place of `after` if that is given.
@@ -35,13 +35,22 @@ impl HiCache {
         let found = self.tree.walk(start, key);
         self.tree.touch_matched(found.place);
         let rest = key.from((found.usable - start.depth) as usize * size).to_owned();
-        let pin = self.tree.pin(found.place, Hold::Soft);
+        let (pin, also) = self.hold_softly(found.place);
         self.hits_made += 1;
-        let id = HitId(u64::from(self.serial) << 32 | u64::from(self.hits_made));
+        // A number that no other cache of the process gives out, for the first 2^44 hits of each.
+        let id = HitId(u64::from(self.serial) << 44 | self.hits_made);
         self.stats.requests += 1;
         self.stats.matched_tokens += tokens.len() as u64;
-        let hit =
-            Hit { pin, loaded: false, rest, rest_at: found.usable, copied: 0, stored: 0..0, fetch: None };
+        let hit = Hit {
+            pin,
+            also,
+            loaded: false,
+            rest,
+            rest_at: found.usable,
+            copied: 0,
+            stored: 0..0,
+            fetch: None,
+        };
         self.hits.insert(id, hit);
         Ok(id)
     }
@@ -62,18 +71,29 @@ impl HiCache {
         }
     }
 
+    /// Soft pins for a waiting hit: where its pages end, and where those of the other tier do.
+    fn hold_softly(&mut self, place: Place) -> (PinId, Option<PinId>) {
+        let shallow = |tier| self.tree.resident_depth(place, tier);
+        let less = shallow(Tier::Device).min(shallow(Tier::Host));
+        let other = (less < place.depth).then(|| self.tree.ancestor(place, less));
+        (self.tree.pin(place, Hold::Soft), other.map(|place| self.tree.pin(place, Hold::Soft)))
+    }
+
     /// Follows a waiting hit's tokens as far as they are known now, which may be less (pages went) or
     /// more (others brought some) than it knew.
     pub(crate) fn find_again(&mut self, id: HitId) -> Result<Place> {
         let size = self.config.page_size.tokens();
-        let hit = self.hits.get_mut(&id).ok_or(Error::Hit("was released"))?;
+        let hit = self.hit(id)?;
         let mut place = self.tree.pinned(&hit.pin);
         if place.depth >= hit.rest_at {
             let known = (place.depth - hit.rest_at) as usize * size;
             place = self.tree.walk(place, hit.rest.view().from(known)).place;
-            let pin = std::mem::replace(&mut hit.pin, self.tree.pin(place, Hold::Soft));
-            self.tree.unpin(pin);
         }
+        let (pin, also) = self.hold_softly(place);
+        let hit = self.hit_mut(id)?;
+        let (pin, also) = (std::mem::replace(&mut hit.pin, pin), std::mem::replace(&mut hit.also, also));
+        self.tree.unpin(pin);
+        also.into_iter().for_each(|also| self.tree.unpin(also));
         Ok(place)
     }
 }

@@ -11,9 +11,7 @@ impl HiCache {
     /// How many leading transfers of each kind have ended.
     pub fn ready(&mut self) -> Ready {
         while let Some(done) = self.executor.completed() {
-            if let Some(stray) = self.flights.land(done.id, done.outcomes) {
-                self.give_up(stray);
-            }
+            self.flights.land(done.id, done.outcomes);
         }
         let landed = |copies: &std::collections::VecDeque<crate::flights::Copy>, finished: u64| {
             copies.iter().take_while(|copy| copy.ticket <= finished).count()
@@ -26,6 +24,7 @@ impl HiCache {
             loads: landed(&self.flights.loads, self.executor.progress(Direction::In).finished()),
             stores: ended(&self.flights.stores),
             prefetches: ended(&self.flights.prefetches),
+            strays: ended(&self.flights.strays),
         }
     }
 
@@ -44,7 +43,9 @@ impl HiCache {
             loads: ready.loads.min(most.loads),
             stores: ready.stores.min(most.stores),
             prefetches: ready.prefetches.min(most.prefetches),
+            strays: ready.strays.min(most.strays),
         };
+        self.take_strays(applied.strays, limits.is_none());
         for copy in self.flights.backups.drain(..applied.backups).collect::<Vec<_>>() {
             self.tree.unpin(copy.device);
             self.store_pages(copy.host, &copy.store);
@@ -151,6 +152,20 @@ impl HiCache {
             if hit.fetch.as_ref().is_some_and(|fetch| self.now >= fetch.deadline) {
                 hit.stop_fetch();
             }
+        }
+    }
+
+    /// Strays that have landed: the leading ones or, where nobody has to agree, all of them, so that none
+    /// waits for one that never lands.
+    fn take_strays(&mut self, leading: usize, all: bool) {
+        for stray in self.flights.strays.drain(..leading).collect::<Vec<_>>() {
+            self.give_up(stray);
+        }
+        if all {
+            let (landed, rest): (Vec<Batch>, Vec<Batch>) =
+                self.flights.strays.drain(..).partition(|batch| batch.outcomes.is_some());
+            self.flights.strays.extend(rest);
+            landed.into_iter().for_each(|stray| self.give_up(stray));
         }
     }
 

@@ -7,6 +7,7 @@ use crate::flights::{Batch, What};
 use crate::hash;
 use crate::hit::Fetch;
 use crate::ids::{HitId, Tier};
+use crate::tree::Hold;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -68,7 +69,12 @@ impl HiCache {
 
     /// The store answered: reads as many of the leading pages as the host has room for.
     pub(crate) fn read_present(&mut self, id: HitId, present: usize) {
+        let Ok(place) = self.find_again(id) else { return };
+        // The path that the pages are hung below must not go to make room for them.
+        let on_host = self.tree.resident_depth(place, Tier::Host);
+        let pin = self.tree.pin(self.tree.ancestor(place, on_host), Hold::Host);
         let room = self.host_room(present);
+        self.tree.unpin(pin);
         if room < present {
             self.stats.prefetch_no_room += 1;
         }

@@ -17,7 +17,7 @@ impl HiCache {
         let place = self.tree.pinned(&hit.pin);
         let cursor = Cursor { cache: Some(self.serial), ..self.tree.cursor(place) };
         self.tree.touch_matched(place);
-        self.tree.unpin(hit.pin);
+        hit.also.into_iter().chain([hit.pin]).for_each(|pin| self.tree.unpin(pin));
         Ok(cursor)
     }
 }

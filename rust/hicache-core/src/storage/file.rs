@@ -32,8 +32,6 @@ pub struct FileStore {
     pages: PathBuf,
     tmp: PathBuf,
     identity: Fingerprint,
-    /// Makes temporary names of this process differ.
-    attempt: AtomicU64,
 }
 
 impl FileStore {
@@ -52,9 +50,9 @@ impl FileStore {
                 return argument("storage", format!("can't make {}: {error}", dir.display()));
             }
         }
-        let store = Self { pages, tmp, identity, attempt: AtomicU64::new(0) };
+        let store = Self { pages, tmp, identity };
         let probe = store.temporary();
-        if let Err(error) = File::create(&probe).and_then(|_| fs::remove_file(&probe)) {
+        if let Err(error) = File::create_new(&probe).and_then(|_| fs::remove_file(&probe)) {
             return argument("storage", format!("can't write to {}: {error}", store.tmp.display()));
         }
         store.remove_remains();
@@ -67,7 +65,9 @@ impl FileStore {
     }
 
     fn temporary(&self) -> PathBuf {
-        let attempt = self.attempt.fetch_add(1, Ordering::Relaxed);
+        // Two stores of one process may share the directory.
+        static ATTEMPT: AtomicU64 = AtomicU64::new(0);
+        let attempt = ATTEMPT.fetch_add(1, Ordering::Relaxed);
         self.tmp.join(format!("{}-{attempt}", std::process::id()))
     }
 
@@ -127,12 +127,14 @@ impl FileStore {
 
     fn write(&self, key: &Digest, page: &[u8]) -> std::io::Result<()> {
         let path = self.path(key);
-        if path.exists() {
+        if path.is_file() {
             return Ok(());
         }
         let tmp = self.temporary();
         let header = self.header(key, page);
-        let written = made(&self.tmp, || write_whole(&tmp, &header, page))
+        let mut file = made(&self.tmp, || File::options().write(true).create_new(true).open(&tmp))?;
+        // From here on the temporary file is ours to remove.
+        let written = write_whole(&mut file, &header, page)
             .and_then(|()| path.parent().map_or(Ok(()), |dir| made(dir, || fs::rename(&tmp, &path))));
         if written.is_err() {
             let _ = fs::remove_file(&tmp);
@@ -177,8 +179,7 @@ fn checksum(key: &Digest, page: &[u8]) -> u128 {
     hasher.digest128()
 }
 
-fn write_whole(path: &Path, header: &[u8], page: &[u8]) -> std::io::Result<()> {
-    let mut file = File::options().write(true).create_new(true).open(path)?;
+fn write_whole(file: &mut File, header: &[u8], page: &[u8]) -> std::io::Result<()> {
     // One call for both where the kernel takes all of it, as it does for files.
     let sent = file.write_vectored(&[IoSlice::new(header), IoSlice::new(page)])?;
     file.write_all(&header[sent.min(header.len())..])?;
@@ -187,7 +188,7 @@ fn write_whole(path: &Path, header: &[u8], page: &[u8]) -> std::io::Result<()> {
 
 /// Does something in a directory, which is made if it is not there: nobody made it yet, or it was removed
 /// behind our back.
-fn made(dir: &Path, act: impl Fn() -> std::io::Result<()>) -> std::io::Result<()> {
+fn made<T>(dir: &Path, act: impl Fn() -> std::io::Result<T>) -> std::io::Result<T> {
     match act() {
         Err(error) if error.kind() == ErrorKind::NotFound => fs::create_dir_all(dir).and_then(|()| act()),
         done => done,

@@ -1,7 +1,8 @@
 //! Threads that carry out storage work.
 //!
 //! They get keys and places in memory and give back outcomes, over lock-free queues; they know no tree,
-//! no slots, no requests. Reads go before writes: a waiting request before a background copy. The queue
+//! no slots, no requests. Reads go before writes: a waiting request before a background copy; of three or more threads one
+//! does nothing but read. The queue
 //! of writes is bounded: what doesn't fit is refused, never waited for.
 //!
 //! A store that panics loses its batch (`Failed`), not its thread. A store that never returns keeps its
@@ -75,7 +76,9 @@ impl Workers {
         let start = |n: usize| {
             let (store, read, write, done) =
                 (Arc::clone(store), read.clone(), write.clone(), Arc::clone(&done));
-            let work = move || carry_out(&*store, &read, &write, &done);
+            // One thread never writes: writes that hang must not keep requests waiting.
+            let writes = n > 0 || threads < 3;
+            let work = move || carry_out(&*store, &read, &write, writes, &done);
             let thread = std::thread::Builder::new().name(format!("hicache-io-{n}")).spawn(work);
             thread.or_else(|error| argument("io_threads", format!("no thread to be had: {error}")))
         };
@@ -121,10 +124,11 @@ fn carry_out(
     store: &dyn Store,
     reads: &Receiver<Batch>,
     writes: &Receiver<Batch>,
+    mut writing: bool,
     done: &SegQueue<Completion>,
 ) {
-    // Until both queues are closed and empty.
-    let (mut reading, mut writing) = (true, true);
+    // Until its queues are closed and empty.
+    let mut reading = true;
     let never = crossbeam_channel::never();
     while reading || writing {
         let (read, write) = (if reading { reads } else { &never }, if writing { writes } else { &never });

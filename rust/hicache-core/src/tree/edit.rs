@@ -90,12 +90,14 @@ impl Tree {
 
     /// Marks the end of a path as used now, in every tier it lives in.
     pub fn touch(&mut self, place: Place) {
-        if self.arena[place.node].is_root() {
-            return;
-        }
         for tier in Tier::ALL {
-            if self.arena[place.node].resident(tier) > 0 {
-                self.recency.push_newest(&mut self.arena, tier, Class::Normal, place.node);
+            // The end may live elsewhere only: then what of the path lives here was used.
+            let mut node = place.node;
+            while !self.arena[node].is_root() && self.arena[node].resident(tier) == 0 {
+                node = self.arena[node].parent;
+            }
+            if !self.arena[node].is_root() {
+                self.recency.push_newest(&mut self.arena, tier, Class::Normal, node);
             }
         }
     }

@@ -13,7 +13,8 @@ use crate::ids::Tier;
 /// What a pin holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hold {
-    /// Pages up to the place go last of all, in both tiers.
+    /// Pages up to the place go last of all, in those tiers that the place itself is in. (A waiting hit
+    /// has two: where its pages end, and where those of the other tier do.)
     Soft,
     /// Pages up to the place stay on the device.
     Device,

@@ -1,0 +1,99 @@
+//! Device memory as plain bytes, the host slab beside it, and stamps that tell every page apart.
+#![allow(unsafe_code, reason = "looks into the host slab")]
+
+use super::mix;
+use hicache_core::Config;
+use hicache_core::executor::HostMemory;
+use hicache_core::hash::Namespace;
+use hicache_core::host::{Layout, Slab};
+use hicache_core::ids::Slot;
+use hicache_core::transfer::{CopyJob, Direction};
+use std::sync::{Arc, Mutex};
+
+/// Both memories of a cache with one pool.
+pub struct Memory {
+    /// Rows of each plane.
+    device: Mutex<Vec<Vec<u8>>>,
+    /// Bytes of a page in each plane.
+    sizes: Vec<usize>,
+    layout: Layout,
+    slab: Arc<Slab>,
+}
+
+impl Memory {
+    pub fn new(config: &Config, host: &HostMemory) -> Self {
+        let (layout, slab) = &host.pools[0];
+        let page = |bytes: usize| bytes * config.page_size.tokens();
+        let sizes: Vec<usize> =
+            config.pools[0].planes.iter().map(|plane| page(plane.bytes_per_token)).collect();
+        let device = sizes.iter().map(|size| vec![0; size * config.device_slots as usize]).collect();
+        Self { device: Mutex::new(device), sizes, layout: layout.clone(), slab: Arc::clone(slab) }
+    }
+
+    pub fn page_bytes(&self) -> usize {
+        self.sizes.iter().sum()
+    }
+
+    /// A device page, plane after plane.
+    pub fn device_page(&self, slot: Slot) -> Vec<u8> {
+        let device = self.device.lock().unwrap();
+        let rows = device.iter().zip(&self.sizes);
+        rows.flat_map(|(plane, size)| plane[slot.0 as usize * size..][..*size].to_vec()).collect()
+    }
+
+    pub fn write_device(&self, slot: Slot, page: &[u8]) {
+        let mut device = self.device.lock().unwrap();
+        let mut at = 0;
+        for (plane, size) in device.iter_mut().zip(&self.sizes) {
+            plane[slot.0 as usize * size..][..*size].copy_from_slice(&page[at..at + size]);
+            at += size;
+        }
+    }
+
+    /// A host page, plane after plane.
+    pub fn host_page(&self, slot: Slot) -> Vec<u8> {
+        let mut page = vec![0; self.page_bytes()];
+        let mut at = 0;
+        for plane in 0..self.sizes.len() {
+            let (address, size) = self.host(plane, slot);
+            // SAFETY: `host` checked the run; no transfer writes to a page that a test looks at.
+            unsafe { std::ptr::copy_nonoverlapping(address, page[at..at + size].as_mut_ptr(), size) };
+            at += size;
+        }
+        page
+    }
+
+    pub fn write_host(&self, slot: Slot, page: &[u8]) {
+        let mut at = 0;
+        for plane in 0..self.sizes.len() {
+            let (address, size) = self.host(plane, slot);
+            // SAFETY: `host` checked the run; the caller owns the slot.
+            unsafe { std::ptr::copy_nonoverlapping(page[at..at + size].as_ptr(), address, size) };
+            at += size;
+        }
+    }
+
+    pub fn carry_out(&self, job: &CopyJob) {
+        for &(device, host) in &job.pages {
+            match job.direction {
+                Direction::In => self.write_device(device, &self.host_page(host)),
+                Direction::Out => self.write_host(host, &self.device_page(device)),
+            }
+        }
+    }
+
+    fn host(&self, plane: usize, slot: Slot) -> (*mut u8, usize) {
+        let rows = self.layout.plane(plane);
+        let start = rows.offset + slot.0 as usize * rows.stride;
+        (self.slab.address(start..start + rows.bytes).expect("inside the slab"), rows.bytes)
+    }
+}
+
+/// The bytes that the page after these tokens must have: no two prefixes or namespaces share a stamp.
+pub fn stamp(namespace: &Namespace, prefix: &[i32], bytes: usize) -> Vec<u8> {
+    let names = [&namespace.extra_key, &namespace.salt, &namespace.adapter];
+    let names = format!("{names:?}");
+    let start = names.bytes().fold(1, |state, byte| mix(state ^ u64::from(byte)));
+    let seed = prefix.iter().fold(start, |state, &token| mix(state ^ u64::from(token.unsigned_abs())));
+    (0..bytes as u64).map(|at| mix(seed ^ (at / 8 + 1)).to_le_bytes()[(at % 8) as usize]).collect()
+}

@@ -1,0 +1,38 @@
+//! Doubles and a small engine, for all tests.
+#![allow(dead_code, reason = "every test binary uses its own part of this")]
+
+pub mod bench;
+pub mod copier;
+pub mod memory;
+pub mod naive;
+pub mod rig;
+pub mod side;
+pub mod store;
+
+/// A seeded sequence of numbers: the same on every machine.
+#[derive(Debug)]
+pub struct Seeded(pub u64);
+
+impl Seeded {
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        mix(self.0)
+    }
+
+    /// From 0 to `below - 1`.
+    pub fn below(&mut self, below: usize) -> usize {
+        usize::try_from(self.next() % below as u64).unwrap()
+    }
+
+    pub fn tokens(&mut self, most: usize, alphabet: usize) -> Vec<i32> {
+        let count = self.below(most + 1);
+        (0..count).map(|_| i32::try_from(1 + self.below(alphabet)).unwrap()).collect()
+    }
+}
+
+/// Spreads every bit of a word over all of it.
+pub fn mix(word: u64) -> u64 {
+    let word = (word ^ (word >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    let word = (word ^ (word >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    word ^ (word >> 31)
+}

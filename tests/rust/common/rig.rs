@@ -1,0 +1,198 @@
+//! A cache over doubles, and an engine that computes stamps instead of attention.
+
+use super::copier::Gate;
+use super::memory::{Memory, stamp};
+use super::store::FaultStore;
+use hicache_core::executor::Executor;
+use hicache_core::hash::Namespace;
+use hicache_core::host::LayoutKind;
+use hicache_core::identity::Fingerprint;
+use hicache_core::ids::{Cursor, HitId, Slot, Tier};
+use hicache_core::page::{PageSize, Tokens};
+use hicache_core::pool::{Plane, PoolSpec};
+use hicache_core::storage::{Store, Workers};
+use hicache_core::{Config, HiCache, HitView, assemble};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// What differs between tests.
+#[derive(Clone, Copy, Debug)]
+pub struct Shape {
+    pub page: u32,
+    pub device: u32,
+    pub host: u32,
+    pub layout: LayoutKind,
+    pub threads: usize,
+    pub queue: usize,
+    /// In seconds.
+    pub deadline: f64,
+    /// In tokens.
+    pub threshold: usize,
+}
+
+impl Default for Shape {
+    fn default() -> Self {
+        let layout = LayoutKind::PageUnified;
+        Self { page: 2, device: 16, host: 32, layout, threads: 2, queue: 16, deadline: 10.0, threshold: 0 }
+    }
+}
+
+pub fn config(shape: Shape) -> Config {
+    let plane = |layer, role| Plane { layer, role, bytes_per_token: if role == 0 { 8 } else { 4 } };
+    let planes = vec![plane(0, 0), plane(0, 1), plane(1, 0), plane(1, 1)];
+    let page_size = PageSize::new(shape.page).unwrap();
+    let pools = vec![PoolSpec::new("kv", planes).unwrap()];
+    Config {
+        identity: Fingerprint::of(&[], page_size, &pools),
+        page_size,
+        pools,
+        device_slots: shape.device,
+        engine_owns_slots: false,
+        host_slots: shape.host,
+        layout: shape.layout,
+        io_threads: shape.threads,
+        write_queue: shape.queue,
+        prefetch_deadline: shape.deadline,
+        store_deadline: shape.deadline,
+        prefetch_threshold: shape.threshold,
+    }
+}
+
+pub struct Rig {
+    pub cache: HiCache,
+    pub memory: Arc<Memory>,
+    pub gate: Gate,
+    pub namespace: Namespace,
+    size: usize,
+}
+
+impl Rig {
+    pub fn new(shape: Shape, store: Option<&Arc<FaultStore>>) -> Self {
+        let config = config(shape);
+        let host = assemble::host_memory(&config).unwrap();
+        let memory = Arc::new(Memory::new(&config, &host));
+        let gate = Gate::new(Arc::clone(&memory));
+        let workers = store.map(|store| {
+            let store: Arc<dyn Store> = Arc::<FaultStore>::clone(store);
+            Workers::start(&store, shape.threads, shape.queue).unwrap()
+        });
+        let storage = workers.is_some();
+        let executor = Executor::new(Box::new(gate.clone()), workers, host);
+        let cache = HiCache::new(config, executor, storage).unwrap();
+        Self { cache, memory, gate, namespace: Namespace::default(), size: shape.page as usize }
+    }
+
+    pub fn find(&mut self, tokens: &[i32]) -> HitId {
+        self.find_after(tokens, None).unwrap()
+    }
+
+    pub fn find_after(&mut self, tokens: &[i32], after: Option<Cursor>) -> hicache_core::Result<HitId> {
+        self.cache.match_prefix(Tokens::I32(tokens), &self.namespace, after, usize::MAX, 0.0)
+    }
+
+    pub fn view(&self, hit: HitId) -> HitView {
+        self.cache.view(hit).unwrap()
+    }
+
+    pub fn poll(&mut self, at: f64) {
+        self.cache.poll(None, at).unwrap();
+        self.books();
+    }
+
+    pub fn books(&self) {
+        self.cache.check().unwrap();
+    }
+
+    /// Polls until `done`; a test that waits in vain fails.
+    pub fn until(&mut self, what: &str, mut done: impl FnMut(&mut Self) -> bool) {
+        let end = Instant::now() + Duration::from_secs(10);
+        loop {
+            self.poll(0.0);
+            if done(self) {
+                return;
+            }
+            assert!(Instant::now() < end, "waited in vain: {what}");
+            std::thread::sleep(Duration::from_micros(200));
+        }
+    }
+
+    /// Until nothing is under way.
+    pub fn settle(&mut self) {
+        self.until("all transfers", |rig| rig.cache.in_flight() == 0);
+    }
+
+    /// Match and prefetch, until the wait is over.
+    pub fn fetch(&mut self, tokens: &[i32]) -> HitId {
+        let hit = self.find(tokens);
+        self.cache.prefetch(hit).unwrap();
+        self.until("the prefetch", |rig| !rig.view(hit).waiting);
+        hit
+    }
+
+    pub fn load(&mut self, hit: HitId) -> HitView {
+        self.cache.load(&[hit], None).unwrap();
+        self.books();
+        self.view(hit)
+    }
+
+    /// Computes what of `tokens` a loaded hit lacks and inserts it; false if there is no room.
+    pub fn compute(&mut self, hit: HitId, tokens: &[i32]) -> bool {
+        let from = self.view(hit).device as usize;
+        let pages = tokens.len() / self.size - from;
+        let Some(slots) = self.cache.allocate(pages).unwrap() else { return false };
+        for (page, &slot) in (from..).zip(&slots) {
+            self.memory.write_device(slot, &self.stamp(tokens, page));
+        }
+        let rest = Tokens::I32(&tokens[from * self.size..]);
+        let done = self.cache.insert(hit, rest, &slots).unwrap();
+        assert_eq!(done.depth as usize, from + pages);
+        self.cache.free(&done.duplicates).unwrap();
+        self.books();
+        true
+    }
+
+    /// One request from match to release. Returns what its load found.
+    pub fn serve(&mut self, tokens: &[i32]) -> HitView {
+        let hit = self.find(tokens);
+        let found = self.load(hit);
+        self.compute(hit, tokens);
+        self.cache.release(hit, 0).unwrap();
+        found
+    }
+
+    /// The stamp of a page of these tokens.
+    pub fn stamp(&self, tokens: &[i32], page: usize) -> Vec<u8> {
+        stamp(&self.namespace, &tokens[..(page + 1) * self.size], self.memory.page_bytes())
+    }
+
+    /// Every page of a loaded hit must carry its stamp. Loads must have landed.
+    pub fn verify(&self, hit: HitId, tokens: &[i32]) {
+        for (page, slot) in self.cache.hit_slots(hit).unwrap().into_iter().enumerate() {
+            assert_eq!(self.memory.device_page(slot), self.stamp(tokens, page), "page {page} at {slot:?}");
+        }
+    }
+
+    pub fn size(&self) -> usize {
+        self.size
+    }
+
+    pub fn free(&self, tier: Tier) -> usize {
+        self.cache.slots(tier).free()
+    }
+
+    pub fn evict(&mut self, tier: Tier, pages: usize) -> Vec<Slot> {
+        let slots = self.cache.evict(tier, pages).unwrap();
+        self.books();
+        slots
+    }
+
+    /// With no hit and no transfer left, everything can go and nothing is lost.
+    pub fn drained(&mut self) {
+        self.settle();
+        for tier in Tier::ALL {
+            self.evict(tier, usize::MAX);
+            assert_eq!(self.free(tier), self.cache.slots(tier).capacity(), "{tier:?}");
+        }
+        assert_eq!(self.cache.tree().nodes(), 0);
+    }
+}

@@ -1,0 +1,160 @@
+//! A store in memory that fails as it is told to.
+
+use hicache_core::hash::Digest;
+use hicache_core::storage::{Outcome, Store};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Condvar, Mutex};
+use std::time::Duration;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verb {
+    Exists,
+    Get,
+    Put,
+}
+
+/// What a call does instead of its work.
+#[derive(Clone, Copy, Debug)]
+pub enum Fault {
+    None,
+    /// Answers this for every key.
+    Answer(Outcome),
+    /// One answer too few, all of them good.
+    Short,
+    /// One answer too many.
+    Long,
+    Panic,
+    /// Does its work when [`FaultStore::release`] was called.
+    Hang,
+    Slow(Duration),
+}
+
+type Plan = Box<dyn Fn(Verb, usize) -> Fault + Send>;
+
+pub struct FaultStore {
+    pages: Mutex<HashMap<Digest, Vec<u8>>>,
+    plan: Mutex<Plan>,
+    /// What `get` answers for single keys.
+    bad: Mutex<HashMap<Digest, Outcome>>,
+    calls: [AtomicUsize; 3],
+    ended: AtomicUsize,
+    released: Mutex<bool>,
+    release: Condvar,
+}
+
+impl Default for FaultStore {
+    fn default() -> Self {
+        Self {
+            pages: Mutex::default(),
+            plan: Mutex::new(Box::new(|_, _| Fault::None)),
+            bad: Mutex::default(),
+            calls: Default::default(),
+            ended: AtomicUsize::new(0),
+            released: Mutex::new(false),
+            release: Condvar::new(),
+        }
+    }
+}
+
+impl FaultStore {
+    /// From now on, each call (verb, number from 1 on) asks what to do.
+    pub fn plan(&self, plan: impl Fn(Verb, usize) -> Fault + Send + 'static) {
+        *self.plan.lock().unwrap() = Box::new(plan);
+    }
+
+    pub fn spoil(&self, key: Digest, outcome: Outcome) {
+        self.bad.lock().unwrap().insert(key, outcome);
+    }
+
+    pub fn release(&self) {
+        *self.released.lock().unwrap() = true;
+        self.release.notify_all();
+    }
+
+    pub fn calls(&self, verb: Verb) -> usize {
+        self.calls[verb as usize].load(Ordering::SeqCst)
+    }
+
+    /// Calls that returned, of all verbs.
+    pub fn ended(&self) -> usize {
+        self.ended.load(Ordering::SeqCst)
+    }
+
+    pub fn len(&self) -> usize {
+        self.pages.lock().unwrap().len()
+    }
+
+    pub fn page(&self, key: &Digest) -> Option<Vec<u8>> {
+        self.pages.lock().unwrap().get(key).cloned()
+    }
+
+    fn call(&self, verb: Verb, keys: usize, work: impl FnOnce() -> Vec<Outcome>) -> Vec<Outcome> {
+        let call = self.calls[verb as usize].fetch_add(1, Ordering::SeqCst) + 1;
+        let fault = (self.plan.lock().unwrap())(verb, call);
+        let answers = match fault {
+            Fault::None => work(),
+            Fault::Answer(outcome) => vec![outcome; keys],
+            Fault::Short => vec![Outcome::Hit; keys - 1],
+            Fault::Long => vec![Outcome::Hit; keys + 1],
+            Fault::Panic => panic!("a store that panics, on purpose"),
+            Fault::Hang => {
+                let released = self.released.lock().unwrap();
+                drop(self.release.wait_while(released, |released| !*released).unwrap());
+                work()
+            }
+            Fault::Slow(time) => {
+                std::thread::sleep(time);
+                work()
+            }
+        };
+        self.ended.fetch_add(1, Ordering::SeqCst);
+        answers
+    }
+
+    fn read(&self, key: &Digest, page: &mut [u8]) -> Outcome {
+        // Bytes of a page that isn't a hit are undefined: make them as bad as can be.
+        page.fill(0xEE);
+        if let Some(&outcome) = self.bad.lock().unwrap().get(key) {
+            if outcome == Outcome::Corrupt {
+                self.pages.lock().unwrap().remove(key);
+            }
+            return outcome;
+        }
+        let pages = self.pages.lock().unwrap();
+        let Some(bytes) = pages.get(key) else { return Outcome::Absent };
+        page.copy_from_slice(bytes);
+        Outcome::Hit
+    }
+}
+
+impl Store for FaultStore {
+    fn exists(&self, keys: &[Digest]) -> Vec<Outcome> {
+        self.call(Verb::Exists, keys.len(), || {
+            let pages = self.pages.lock().unwrap();
+            let has = |key| if pages.contains_key(key) { Outcome::Hit } else { Outcome::Absent };
+            keys.iter().map(has).collect()
+        })
+    }
+
+    fn get(&self, keys: &[Digest], pages: &mut [&mut [u8]]) -> Vec<Outcome> {
+        pages.iter_mut().for_each(|page| page.fill(0xEE));
+        self.call(Verb::Get, keys.len(), || {
+            keys.iter().zip(pages).map(|(key, page)| self.read(key, page)).collect()
+        })
+    }
+
+    fn put(&self, keys: &[Digest], pages: &[&[u8]]) -> Vec<Outcome> {
+        self.call(Verb::Put, keys.len(), || {
+            let mut kept = self.pages.lock().unwrap();
+            for (key, page) in keys.iter().zip(pages) {
+                kept.entry(*key).or_insert_with(|| page.to_vec());
+            }
+            vec![Outcome::Hit; keys.len()]
+        })
+    }
+
+    fn remove(&self, keys: &[Digest]) {
+        keys.iter().for_each(|key| drop(self.pages.lock().unwrap().remove(key)));
+    }
+}
