@@ -23,7 +23,7 @@ from hicache.errors import ArgumentError, HitError
 from hicache.hit import Hit, Inserted, Load
 from hicache.identity import ModelIdentity
 from hicache.pools import Pool
-from hicache.tensors import Integers
+from hicache.tensors import Integers, Slots
 
 __all__ = ["HiCache"]
 
@@ -31,7 +31,8 @@ __all__ = ["HiCache"]
 class HiCache:
     """A hierarchical KV cache over an engine's pools.
 
-    `pools`: the engine's tensors (`hicache.pools`), which must not be moved or freed before `close`.
+    `pools`: the engine's tensors (`hicache.pools`), which must not be moved or freed before `close`. All use
+    the same slots, which belong to the first one: where slots are passed, an array or {its name: array}.
     `page_size`: tokens per page. `host`: the host tier, or None. `storage`: a store by URL
     ("file:///directory") or a directory's path, or None; needs `host` and `identity`. `slots`: who allocates
     device slots, "cache" or "engine". Deadlines are in seconds, `prefetch_threshold` in tokens.
@@ -78,6 +79,7 @@ class HiCache:
             prefetch_threshold=whole_number("prefetch_threshold", prefetch_threshold, least=0),
         )
         self.page_size = page_size
+        self._pool = pools[0].name
         self._forgotten: list[int] = []
         self._closed = False
         #: The engine's clock, as the difference to the monotonic one.
@@ -130,12 +132,12 @@ class HiCache:
         The hit is `waiting` until polls have applied all of it, or the deadline has passed."""
         return self._core.prefetch(self._number(hit))
 
-    def load(self, hits: Sequence[Hit], slots: Integers | None = None) -> Load:
+    def load(self, hits: Sequence[Hit], slots: Slots | None = None) -> Load:
         """Host → device for all requests of a forward; returns at once. Pins the hits' pages and fixes
         their `length`, which may be less or more than the match found. What finds no room is computed.
 
         `slots`: device slots for it, from an engine that owns them; the rest is in `Load.unused`."""
-        given = None if slots is None else tensors.integers("slots", slots)
+        given = None if slots is None else self._slots(slots)
         load, unused = self._core.load([self._number(hit) for hit in hits], given)
         return Load(load, tensors.slots(unused), self._load_deadline)
 
@@ -145,18 +147,18 @@ class HiCache:
         slots = self._core.allocate(whole_number("pages", pages, least=0))
         return None if slots is None else tensors.slots(slots)
 
-    def insert(self, hit: Hit, tokens: Integers, slots: Integers) -> Inserted:
+    def insert(self, hit: Hit, tokens: Integers, slots: Slots) -> Inserted:
         """Adds the whole pages of the tokens that follow `hit.length`, with the device slots their KV is in;
         backs them up; moves the hit along. Call it after each chunk of prefill and at the end.
 
         `slots`: one per whole page (one for a trailing partial page may follow; it stays yours)."""
-        buffers = tensors.integers("tokens", tokens), tensors.integers("slots", slots)
+        buffers = tensors.integers("tokens", tokens), self._slots(slots)
         depth, own, duplicates = self._core.insert(self._number(hit), *buffers)
         return Inserted(depth * self.page_size, tensors.slots(own), tensors.slots(duplicates))
 
-    def free(self, slots: Integers) -> None:
+    def free(self, slots: Slots) -> None:
         """Gives device slots back that no cached page is in: duplicates, partial tails, aborted work."""
-        self._core.free(tensors.integers("slots", slots))
+        self._core.free(self._slots(slots))
 
     def backup(self, hit: Hit) -> int:
         """Device → host for those pages of a loaded hit that had found no room there. `insert` does it by
@@ -224,6 +226,9 @@ class HiCache:
                 raise ArgumentError(f"at: need a time in seconds, got {at}")
             self._skew = at - monotonic
         return monotonic + self._skew
+
+    def _slots(self, slots: Slots) -> Any:
+        return tensors.integers("slots", tensors.of_pool("slots", self._pool, slots))
 
     def _number(self, hit: Hit) -> int:
         if hit._cache is not self:

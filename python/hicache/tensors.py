@@ -7,7 +7,7 @@ On error: `ArgumentError` or `TypeError` whose text begins with the argument's n
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import torch
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     import numpy as np
 
 #: Tokens or slots: one dimension, int32 or int64, contiguous, on the CPU; lists are copied.
+#: Slots by pool, or those of the one pool that owns them.
+Slots: TypeAlias = "Integers | Mapping[str, Integers]"
 Integers: TypeAlias = "torch.Tensor | np.ndarray[Any, Any] | array[int] | memoryview | Sequence[int]"
 
 
@@ -35,6 +37,17 @@ def integers(name: str, values: Integers) -> Any:
         except (TypeError, OverflowError) as error:
             raise ArgumentError(f"{name}: need integers that fit into 64 bits: {error}") from None
     return values
+
+
+def of_pool(name: str, pool: str, values: Any) -> Any:
+    """What `values` has for the pool that owns the slots: a mapping by pool name, or it alone."""
+    if not isinstance(values, Mapping):
+        return values
+    if set(values) != {pool}:
+        raise ArgumentError(
+            f"{name}: need slots of {pool!r}, which all pools use, got {sorted(map(str, values))}"
+        )
+    return values[pool]
 
 
 def slots(data: bytearray) -> torch.Tensor:

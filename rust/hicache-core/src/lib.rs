@@ -14,6 +14,8 @@
 
 pub mod assemble;
 pub mod cache;
+#[cfg(test)]
+mod cache_tests;
 pub mod command;
 pub mod config;
 pub mod error;

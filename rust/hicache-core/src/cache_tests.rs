@@ -1,0 +1,99 @@
+//! Breaks each invariant of the books on purpose and sees the checker object.
+
+use crate::cache::HiCache;
+use crate::config::Config;
+use crate::executor::{Executor, HostMemory};
+use crate::hash::Namespace;
+use crate::host::LayoutKind;
+use crate::identity::Fingerprint;
+use crate::ids::{HitId, Slot, Tier};
+use crate::page::{PageSize, Tokens};
+use crate::pool::PoolSpec;
+use crate::transfer::{Copier, CopyJob, Direction, Progress};
+use crate::tree::Hold;
+use std::sync::Arc;
+
+/// Copies nothing, at once.
+#[derive(Default)]
+struct Instant([Arc<Progress>; 2]);
+
+impl Copier for Instant {
+    fn submit(&mut self, job: CopyJob) {
+        self.0[job.direction as usize].job_done(job.ticket);
+    }
+
+    fn progress(&self, direction: Direction) -> &Arc<Progress> {
+        &self.0[direction as usize]
+    }
+}
+
+/// A cache with two pages on device and host, held by a hit.
+fn cache() -> (HiCache, HitId) {
+    let page_size = PageSize::new(2).unwrap();
+    let config = Config {
+        page_size,
+        pools: vec![PoolSpec::new("kv", Vec::new()).unwrap()],
+        device_slots: 8,
+        engine_owns_slots: false,
+        host_slots: 8,
+        layout: LayoutKind::PageUnified,
+        identity: Fingerprint::of(&[], page_size, &[]),
+        io_threads: 1,
+        write_queue: 1,
+        prefetch_deadline: 1.0,
+        store_deadline: 1.0,
+        prefetch_threshold: 0,
+    };
+    let executor = Executor::new(Box::new(Instant::default()), None, HostMemory::default());
+    let mut cache = HiCache::new(config, executor, false).unwrap();
+    let hit = cache.match_prefix(Tokens::EMPTY, &Namespace::default(), None, 0, 0.0).unwrap();
+    cache.load(&[hit], None).unwrap();
+    let slots = cache.allocate(2).unwrap().unwrap();
+    cache.insert(hit, Tokens::I32(&[1, 2, 3, 4]), &slots).unwrap();
+    cache.poll(None, 0.0).unwrap();
+    cache.check().unwrap();
+    (cache, hit)
+}
+
+fn objects(cache: &HiCache, invariant: &str) {
+    let error = cache.check().unwrap_err().to_string();
+    assert!(error.contains(invariant), "expected {invariant}, got: {error}");
+}
+
+#[test]
+fn c1_device_slots() {
+    // A page's slot that the pool thinks is with the engine.
+    let (mut cache, hit) = cache();
+    let slot = cache.hit_slots(hit).unwrap()[0];
+    cache.device.displace(slot);
+    objects(&cache, "C1");
+
+    // A slot that is placed without a page.
+    let (mut cache, _) = self::cache();
+    let slot = cache.device.take(1).unwrap()[0];
+    cache.device.place(slot);
+    objects(&cache, "C1");
+}
+
+#[test]
+fn c2_host_slots() {
+    let (mut cache, _) = cache();
+    cache.host.displace(Slot(0));
+    objects(&cache, "C2");
+}
+
+#[test]
+fn c3_host_slots_that_nobody_reads_into() {
+    let (mut cache, _) = cache();
+    cache.host.take(1).unwrap();
+    objects(&cache, "C3");
+}
+
+#[test]
+fn c4_pins() {
+    let (mut cache, hit) = cache();
+    let place = cache.tree.pinned(&cache.hits[&hit].pin);
+    let _lost = cache.tree.pin(place, Hold::Device);
+    objects(&cache, "C4");
+    assert_eq!(cache.evict(Tier::Device, 9).unwrap(), [], "a lost receipt pins for ever");
+}
