@@ -84,7 +84,7 @@ wheel-check: wheel ## install the wheel into an environment with nothing else bu
 
 .PHONY: clean
 clean: ## remove everything that was built or installed
-	rm -rf $(VENV) .wheel-check target dist .demo .mypy_cache .ruff_cache .pytest_cache .hypothesis python/hicache/_hicache*.so
+	rm -rf $(VENV) .wheel-check target dist hicache-demo hicache-bench .mypy_cache .ruff_cache .pytest_cache .hypothesis python/hicache/_hicache*.so
 
 # --- Set-up. Each step leaves a file in $(DONE), so that a second time takes seconds. ---
 

@@ -69,7 +69,10 @@ class Admission:
                 break
             if not path.found(sequence, self._clock):
                 continue  # its prefetch is under way: those behind it need not wait for that
-            used += path.missing(sequence, self._pool, sequence.hit.device_length)
+            # The load pins the whole batch before it makes room for any of it. So those behind the first
+            # count in full, or the first one's copies would be cut short for pages that they hold.
+            held = 0 if batch else sequence.hit.device_length
+            used += path.missing(sequence, self._pool, held)
             if used > self._pool.slots:
                 break  # nobody overtakes a request that waits for room: it would wait for ever
             batch.append(sequence)

@@ -1,0 +1,139 @@
+"""What the demo asks, in which order, and how large its tiers are.
+
+For: `demo.py`, and `demo_part.py`, which carries it out.
+Assumes: the device pool holds DEVICE_DOCUMENTS documents and the host pool HOST_DOCUMENTS; those least
+recently used go first.
+Refuses to know: the model, the cache.
+On error: nothing can fail here; the options are checked before.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+#: Files of the standard library, all of them longer than the longest document; as many as there can be.
+MODULES = (
+    "textwrap",
+    "heapq",
+    "shlex",
+    "graphlib",
+    "queue",
+    "statistics",
+    "csv",
+    "calendar",
+    "configparser",
+    "fractions",
+    "zipfile",
+    "difflib",
+)
+QUESTIONS = (
+    "What is this module for? Answer in one sentence.",
+    "Who would use this module? Answer in one sentence.",
+)
+SYSTEM = "You answer questions about this Python file."
+DEVICE_DOCUMENTS, HOST_DOCUMENTS = 2, 4
+LEAST_DOCUMENTS = HOST_DOCUMENTS + 1
+#: Where a prefix can come from, and what the picture calls it.
+SOURCES = ("cold", "device", "host", "storage")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The options of `hicache demo`, as they travel to its two processes. Sizes of tiers: pages, or None for
+    what the plan needs."""
+
+    model: str
+    documents: int
+    tokens: int
+    answer_tokens: int
+    page_size: int
+    device_pages: int | None
+    host_pages: int | None
+    store: str
+
+
+@dataclass(frozen=True)
+class Step:
+    """A question about a document (both count from 0), and where the document must come from."""
+
+    document: int
+    question: int
+    source: str
+
+
+def steps(documents: int, part: int) -> list[Step]:
+    """What one of the two processes is asked.
+
+    The last document is n. After all were read cold, the device holds n and n-1, the host n to n-3. Bringing
+    n-2 and n-3 to the device pushes n and n-1 out of it, but both are still on the host.
+    The second process starts with nothing but the store.
+    """
+    if part == 2:
+        return [Step(document, 0, "storage") for document in range(documents)]
+    n = documents - 1
+    cold = [Step(document, 0, "cold") for document in range(documents)]
+    device = [Step(n, 0, "device"), Step(n, 1, "device"), Step(n - 1, 0, "device")]
+    host = [Step(n - 2, 0, "host"), Step(n - 3, 0, "host"), Step(n, 1, "host"), Step(n - 1, 0, "host")]
+    return cold + device + host
+
+
+@dataclass(frozen=True)
+class Room:
+    """Pages of the tiers."""
+
+    device: int
+    host: int
+
+
+def room(settings: Settings, longest: int) -> Room:
+    """Sizes for requests of at most `longest` tokens, prompt and answer.
+
+    No page more than the documents need with one answer each: what were left of a document that had to go
+    would come from the wrong tier. A second question about a document pushes out old answers only.
+    """
+    whole = -(-longest // settings.page_size)
+    return Room(
+        device=settings.device_pages or DEVICE_DOCUMENTS * whole,
+        host=settings.host_pages or HOST_DOCUMENTS * whole,
+    )
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What one step gave. Lengths in tokens, times in seconds up to the first token."""
+
+    process: int
+    document: str
+    question: str
+    expected: str
+    text: str
+    tokens: list[int]
+    prefix_tokens: int
+    prompt_tokens: int
+    device_tokens: int
+    host_tokens: int
+    storage_tokens: int
+    computed_tokens: int
+    first_token_s: float
+    restoring_s: float
+    computing_s: float
+    total_s: float
+
+    @classmethod
+    def of(cls, plain: dict[str, Any]) -> Answer:
+        """From a JSON object with the same names."""
+        return cls(**plain)
+
+    @property
+    def source(self) -> str:
+        """Where most of the prompt came from; "mixed" if most was found but part of the document was not."""
+        given = {
+            "cold": self.computed_tokens,
+            "device": self.device_tokens,
+            "host": self.host_tokens,
+            "storage": self.storage_tokens,
+        }
+        most = max(given, key=lambda name: given[name])
+        partly = most != "cold" and self.computed_tokens > self.prompt_tokens - self.prefix_tokens
+        return "mixed" if partly else most
