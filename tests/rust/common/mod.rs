@@ -3,6 +3,7 @@
 
 pub mod bench;
 pub mod copier;
+pub mod hybrid;
 pub mod memory;
 pub mod naive;
 pub mod rig;

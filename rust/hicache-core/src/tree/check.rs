@@ -18,7 +18,8 @@ impl Tree {
     pub fn check(&self) -> Result<()> {
         self.check_links().and_then(|()| self.check_edges()).and_then(|()| self.check_prefixes())?;
         self.check_slots().and_then(|()| self.check_recency())?;
-        self.check_pins().and_then(|()| self.check_digests()).and_then(|()| self.check_roots())
+        self.check_pins().and_then(|()| self.check_digests()).and_then(|()| self.check_roots())?;
+        self.check_parts()
     }
 
     /// T1: parents live, count their children, and the table finds exactly the nodes.
@@ -175,7 +176,7 @@ impl Tree {
     }
 }
 
-fn ensure(holds: bool, invariant: &str, node: u32, what: &str) -> Result<()> {
+pub(super) fn ensure(holds: bool, invariant: &str, node: u32, what: &str) -> Result<()> {
     if holds {
         return Ok(());
     }

@@ -100,6 +100,7 @@ impl Tree {
                 self.recency.push_newest(&mut self.arena, tier, Class::Normal, node);
             }
         }
+        self.touch_parts(place);
     }
 
     /// Marks what a match found as used: the deepest edge that it matched to the end.
@@ -112,6 +113,7 @@ impl Tree {
 
     pub(super) fn make_root(&mut self, namespace: &Namespace) -> u32 {
         let mut root = Node::new(NIL, 0, Tokens::EMPTY.to_owned());
+        root.parts = vec![super::component::Part::default(); self.components.len()];
         root.namespace = Some(Box::new(namespace.clone()));
         let node = self.arena.insert(root);
         self.roots.insert(namespace.clone(), node);
@@ -167,6 +169,7 @@ impl Tree {
         if self.hashing {
             leaf.digests = hash::chain(self.last_digest(at), tail, self.page_size);
         }
+        leaf.parts = vec![super::component::Part::default(); self.components.len()];
         let end = leaf.end();
         leaf.key_hash = child_hash(at.node, self.page(tail, 0));
         let node = self.arena.insert(leaf);
@@ -179,7 +182,7 @@ impl Tree {
     }
 
     /// Splits an edge at `at`, if that is inside it. The head gets a new name, the tail keeps its own.
-    fn split(&mut self, at: Place) -> Place {
+    pub(super) fn split(&mut self, at: Place) -> Place {
         let index = at.node;
         let node = &mut self.arena[index];
         if node.is_root() || at.depth == node.end() {
@@ -200,6 +203,9 @@ impl Tree {
         head.children = 1;
         head.key_hash = node.key_hash;
         node.start = at.depth;
+        let mut parts = std::mem::take(&mut node.parts);
+        head.parts = self.split_parts(index, at.depth, cut, &mut parts);
+        self.arena[index].parts = parts;
 
         self.leave(index);
         let head = self.arena.insert(head);
@@ -215,11 +221,13 @@ impl Tree {
                 self.recency.replace(&mut self.arena, tier, index, head);
             }
         }
+        self.order_parts(head, index);
         Place { node: head, depth: at.depth }
     }
 
-    /// Takes the last `count` pages of an edge out of a tier and returns their slots, last page first.
-    pub(super) fn cut(&mut self, index: u32, tier: Tier, count: u32) -> Vec<Slot> {
+    /// Takes the last `count` pages of an edge out of a tier: their slots, last page first, and what
+    /// belonged to them of each component.
+    pub(super) fn cut(&mut self, index: u32, tier: Tier, count: u32) -> (Vec<Slot>, Vec<Vec<Slot>>) {
         let node = &mut self.arena[index];
         let keep = (node.resident(tier) - count) as usize;
         let slots: Vec<Slot> = node.slots[tier as usize].drain(keep..).rev().collect();
@@ -228,6 +236,7 @@ impl Tree {
         let pages = node.pages() as usize;
         node.tokens.truncate(pages * self.page_size.tokens());
         node.digests.truncate(pages);
+        let parts = self.cut_parts(index, tier, keep, pages);
         if keep == 0 {
             self.recency.unlink(&mut self.arena, tier, index);
             self.child_left(parent, tier);
@@ -238,7 +247,7 @@ impl Tree {
             // Only soft pins can be beyond the cut: hard ones keep their pages.
             self.pins.reattach(&mut self.arena, index, |pin| (pin.depth > end).then_some((index, end)));
         }
-        slots
+        (slots, parts)
     }
 
     /// A node lost its last page in a tier: its parent may be a leaf now, older than all others.

@@ -13,6 +13,8 @@ pub struct Evicted {
     pub slots: Vec<Slot>,
     /// Pages of these that live in no tier any more.
     pub dropped: usize,
+    /// Per component besides FULL: slots that are free now.
+    pub parts: Vec<Vec<Slot>>,
 }
 
 impl Tree {
@@ -20,7 +22,7 @@ impl Tree {
     ///
     /// Host copies of pages that are on the device stay (the host mirrors: `host_copies = "keep"`).
     pub fn evict(&mut self, tier: Tier, pages: usize) -> Evicted {
-        let mut out = Evicted::default();
+        let mut out = self.nothing_evicted();
         while out.slots.len() < pages {
             let Some((class, node)) = self.recency.next_to_go(tier) else { break };
             let wanted = u32::try_from(pages - out.slots.len()).unwrap_or(u32::MAX);
@@ -75,11 +77,13 @@ impl Tree {
         self.take(tier, node, free.min(wanted), out);
     }
 
-    fn take(&mut self, tier: Tier, node: u32, count: u32, out: &mut Evicted) {
+    pub(super) fn take(&mut self, tier: Tier, node: u32, count: u32, out: &mut Evicted) {
         let (before, other) = (self.arena[node].pages(), self.elsewhere(tier, node));
         let remains = other.max(self.arena[node].resident(tier) - count);
         out.dropped += (before - remains) as usize;
-        out.slots.extend(self.cut(node, tier, count));
+        let (slots, parts) = self.cut(node, tier, count);
+        out.slots.extend(slots);
+        out.parts.iter_mut().zip(parts).for_each(|(all, part)| all.extend(part));
         // What is left on the host alone is the host's to give up from now on.
         if tier == Tier::Device && other > 0 {
             self.relist(Tier::Host, node);

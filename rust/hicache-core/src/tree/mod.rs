@@ -15,11 +15,13 @@
 //! | `walk` | from tokens to a place, and from a place to its slots |
 //! | `edit` | extend, split, remove |
 //! | `evict` | leaf first, least recently used first, exactly as many pages as asked |
+//! | `component/` | what votes besides FULL: sliding windows, recurrent states |
 //! | `check` | the numbered invariants |
 
 mod check;
 #[cfg(test)]
 mod check_tests;
+mod component;
 mod edit;
 mod evict;
 mod node;
@@ -27,6 +29,7 @@ mod pin;
 mod recency;
 mod walk;
 
+pub use component::{Component, Missing};
 pub use edit::Extended;
 pub use evict::Evicted;
 pub use pin::{Hold, PinId};
@@ -54,20 +57,30 @@ pub struct Tree {
     pins: Pins,
     /// Pages resident per tier.
     resident: [usize; 2],
+    /// What votes besides FULL, and how many slots each has per tier.
+    components: Vec<Component>,
+    part_resident: Vec<[usize; 2]>,
 }
 
 impl Tree {
     /// An empty tree. `hashing` gives every page its digest.
     pub fn new(page_size: PageSize, hashing: bool) -> Self {
+        Self::with_components(page_size, hashing, &[])
+    }
+
+    /// A tree whose matches need more than FULL: each of `components` votes too.
+    pub fn with_components(page_size: PageSize, hashing: bool, components: &[Component]) -> Self {
         Self {
             page_size,
             hashing,
             arena: Arena::default(),
             children: HashTable::new(),
             roots: HashMap::with_hasher(FixedState::default()),
-            recency: Recency::default(),
+            recency: Recency::new(components.len()),
             pins: Pins::default(),
             resident: [0; 2],
+            components: components.to_vec(),
+            part_resident: vec![[0; 2]; components.len()],
         }
     }
 
@@ -79,6 +92,16 @@ impl Tree {
     /// Pages resident in a tier.
     pub const fn resident(&self, tier: crate::ids::Tier) -> usize {
         self.resident[tier as usize]
+    }
+
+    /// What votes besides FULL.
+    pub fn components(&self) -> &[Component] {
+        &self.components
+    }
+
+    /// Slots that a component has in a tier.
+    pub fn part_resident(&self, component: usize, tier: crate::ids::Tier) -> usize {
+        self.part_resident[component][tier as usize]
     }
 
     /// Nodes, roots included.

@@ -8,6 +8,8 @@
 //! ```
 //! The longer of the two always reaches the edge's end (T2).
 
+use super::component::Part;
+use super::recency::Order;
 use crate::hash::{Digest, Namespace};
 use crate::ids::{NodeId, Slot, Tier};
 use crate::page::OwnedTokens;
@@ -47,6 +49,8 @@ pub(super) struct Node {
     pub pins: u32,
     /// Hash under which `children` holds the node.
     pub key_hash: u64,
+    /// Per component besides FULL; empty in a tree that has none.
+    pub parts: Vec<Part>,
     /// Only a root has one.
     pub namespace: Option<Box<Namespace>>,
 }
@@ -64,7 +68,22 @@ impl Node {
             links: [Link::NONE; 2],
             pins: NIL,
             key_hash: 0,
+            parts: Vec::new(),
             namespace: None,
+        }
+    }
+
+    pub fn link(&self, order: Order) -> Link {
+        match order.0 {
+            0 | 1 => self.links[order.0],
+            other => self.parts[(other - 2) / 2].links[other % 2],
+        }
+    }
+
+    pub fn link_mut(&mut self, order: Order) -> &mut Link {
+        match order.0 {
+            0 | 1 => &mut self.links[order.0],
+            other => &mut self.parts[(other - 2) / 2].links[other % 2],
         }
     }
 

@@ -52,6 +52,8 @@ pub(super) struct Pin {
 #[derive(Debug, Default)]
 pub(super) struct Pins {
     entries: Vec<Option<Pin>>,
+    /// Of hard pins, per component: from which page on its edges hold it. Empty without components.
+    marks: Vec<Box<[u32]>>,
     free: Vec<u32>,
 }
 
@@ -71,6 +73,7 @@ impl Pins {
             return id;
         }
         self.entries.push(Some(pin));
+        self.marks.push(Box::default());
         #[expect(clippy::cast_possible_truncation, reason = "one pin per request and transfer")]
         let id = (self.entries.len() - 1) as u32;
         id
@@ -99,6 +102,11 @@ impl Pins {
         if let Some(pin) = &mut self.entries[id as usize] {
             change(pin);
         }
+    }
+
+    /// What a pin holds of each component.
+    pub fn marks(&self, id: u32) -> &[u32] {
+        &self.marks[id as usize]
     }
 
     /// Every pin.
@@ -136,9 +144,15 @@ impl Pins {
 impl Tree {
     /// Pins a place. A hard pin needs every page up to the place to live in its tier.
     pub fn pin(&mut self, place: Place, hold: Hold) -> PinId {
+        // Components are held by whole edges: what is behind the place must not be held with it.
+        let exact = hold.tier().is_some() && !self.components.is_empty();
+        let place = if exact { self.split(place) } else { place };
         let pin = Pin { node: place.node, depth: place.depth, hold, prev: NIL, next: NIL };
         let id = self.pins.insert(pin);
         self.pins.attach(&mut self.arena, id, place.node, place.depth);
+        if let Some(tier) = hold.tier().filter(|_| !self.components.is_empty()) {
+            self.pins.marks[id as usize] = self.hold_parts(place, tier);
+        }
         PinId(id)
     }
 
@@ -149,6 +163,10 @@ impl Tree {
         self.pins.detach(&mut self.arena, receipt.0);
         self.pins.entries[receipt.0 as usize] = None;
         self.pins.free.push(receipt.0);
+        if let Some(tier) = pin.hold.tier() {
+            let marks = std::mem::take(&mut self.pins.marks[receipt.0 as usize]);
+            self.release_parts(pin.node, tier, &marks);
+        }
         for tier in Tier::ALL {
             self.relist(tier, pin.node);
         }

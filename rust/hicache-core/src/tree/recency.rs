@@ -17,6 +17,23 @@
 use super::node::{Arena, Link, NIL};
 use crate::ids::Tier;
 
+/// One order of leaving: a tier's, or a component's in a tier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Order(pub usize);
+
+impl Order {
+    /// A component's (by its number among those besides FULL) in a tier.
+    pub const fn of(component: usize, tier: Tier) -> Self {
+        Self(2 + 2 * component + tier as usize)
+    }
+}
+
+impl From<Tier> for Order {
+    fn from(tier: Tier) -> Self {
+        Self(tier as usize)
+    }
+}
+
 /// Which of a tier's lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Class {
@@ -36,101 +53,117 @@ struct List {
     oldest: u32,
 }
 
+const EMPTY: [List; 3] = [List { newest: NIL, oldest: NIL }; 3];
+
 #[derive(Debug)]
 pub(super) struct Recency {
-    lists: [[List; 3]; 2],
-}
-
-impl Default for Recency {
-    fn default() -> Self {
-        Self { lists: [[List { newest: NIL, oldest: NIL }; 3]; 2] }
-    }
+    lists: Vec<[List; 3]>,
 }
 
 impl Recency {
-    /// The node that comes next in a tier's order of leaving.
-    pub fn next_to_go(&self, tier: Tier) -> Option<(Class, u32)> {
-        Class::ALL.into_iter().find_map(|class| Some((class, self.oldest(tier, class)?)))
+    /// Orders for FULL and `components` others, in both tiers.
+    pub fn new(components: usize) -> Self {
+        Self { lists: vec![EMPTY; 2 + 2 * components] }
+    }
+
+    /// The node that comes next in an order of leaving.
+    pub fn next_to_go(&self, order: impl Into<Order>) -> Option<(Class, u32)> {
+        let order = order.into();
+        Class::ALL.into_iter().find_map(|class| Some((class, self.oldest(order, class)?)))
     }
 
     /// The node that comes next in a list's order of leaving.
-    pub fn oldest(&self, tier: Tier, class: Class) -> Option<u32> {
-        let oldest = self.lists[tier as usize][class as usize].oldest;
+    pub fn oldest(&self, order: impl Into<Order>, class: Class) -> Option<u32> {
+        let oldest = self.lists[order.into().0][class as usize].oldest;
         (oldest != NIL).then_some(oldest)
     }
 
-    pub fn contains(arena: &Arena, tier: Tier, node: u32) -> bool {
-        arena[node].links[tier as usize].list != 0
+    pub fn contains(arena: &Arena, order: impl Into<Order>, node: u32) -> bool {
+        arena[node].link(order.into()).list != 0
     }
 
-    pub fn push_newest(&mut self, arena: &mut Arena, tier: Tier, class: Class, node: u32) {
-        self.unlink(arena, tier, node);
-        let list = &mut self.lists[tier as usize][class as usize];
+    pub fn push_newest(&mut self, arena: &mut Arena, order: impl Into<Order>, class: Class, node: u32) {
+        let order = order.into();
+        self.unlink(arena, order, node);
+        let list = &mut self.lists[order.0][class as usize];
         let second = list.newest;
         list.newest = node;
         match second {
             NIL => list.oldest = node,
-            _ => arena[second].links[tier as usize].prev = node,
+            _ => arena[second].link_mut(order).prev = node,
         }
-        arena[node].links[tier as usize] = Link { prev: NIL, next: second, list: 1 + class as u8 };
+        *arena[node].link_mut(order) = Link { prev: NIL, next: second, list: 1 + class as u8 };
     }
 
-    pub fn push_oldest(&mut self, arena: &mut Arena, tier: Tier, class: Class, node: u32) {
-        self.unlink(arena, tier, node);
-        let list = &mut self.lists[tier as usize][class as usize];
+    pub fn push_oldest(&mut self, arena: &mut Arena, order: impl Into<Order>, class: Class, node: u32) {
+        let order = order.into();
+        self.unlink(arena, order, node);
+        let list = &mut self.lists[order.0][class as usize];
         let second = list.oldest;
         list.oldest = node;
         match second {
             NIL => list.newest = node,
-            _ => arena[second].links[tier as usize].next = node,
+            _ => arena[second].link_mut(order).next = node,
         }
-        arena[node].links[tier as usize] = Link { prev: second, next: NIL, list: 1 + class as u8 };
+        *arena[node].link_mut(order) = Link { prev: second, next: NIL, list: 1 + class as u8 };
     }
 
-    pub fn unlink(&mut self, arena: &mut Arena, tier: Tier, node: u32) {
-        let link = arena[node].links[tier as usize];
+    /// Puts `new` right behind `node`: it leaves just before it.
+    pub fn push_beside(&mut self, arena: &mut Arena, order: impl Into<Order>, node: u32, new: u32) {
+        let order = order.into();
+        self.unlink(arena, order, new);
+        let link = arena[node].link(order);
         if link.list == 0 {
             return;
         }
-        let list = &mut self.lists[tier as usize][link.list as usize - 1];
-        match link.prev {
-            NIL => list.newest = link.next,
-            prev => arena[prev].links[tier as usize].next = link.next,
-        }
         match link.next {
-            NIL => list.oldest = link.prev,
-            next => arena[next].links[tier as usize].prev = link.prev,
+            NIL => self.lists[order.0][link.list as usize - 1].oldest = new,
+            next => arena[next].link_mut(order).prev = new,
         }
-        arena[node].links[tier as usize] = Link::NONE;
+        *arena[new].link_mut(order) = Link { prev: node, next: link.next, list: link.list };
+        arena[node].link_mut(order).next = new;
+    }
+
+    pub fn unlink(&mut self, arena: &mut Arena, order: impl Into<Order>, node: u32) {
+        self.relink(arena, order.into(), node, None);
     }
 
     /// Gives `new` the place that `old` has, if it has one.
-    pub fn replace(&mut self, arena: &mut Arena, tier: Tier, old: u32, new: u32) {
-        let link = arena[old].links[tier as usize];
+    pub fn replace(&mut self, arena: &mut Arena, order: impl Into<Order>, old: u32, new: u32) {
+        self.relink(arena, order.into(), old, Some(new));
+    }
+
+    /// Takes a node out of its list, with or without another in its place.
+    fn relink(&mut self, arena: &mut Arena, order: Order, node: u32, by: Option<u32>) {
+        let link = arena[node].link(order);
         if link.list == 0 {
             return;
         }
-        let list = &mut self.lists[tier as usize][link.list as usize - 1];
+        let list = &mut self.lists[order.0][link.list as usize - 1];
+        let (after, before) = (by.unwrap_or(link.next), by.unwrap_or(link.prev));
         match link.prev {
-            NIL => list.newest = new,
-            prev => arena[prev].links[tier as usize].next = new,
+            NIL => list.newest = after,
+            prev => arena[prev].link_mut(order).next = after,
         }
         match link.next {
-            NIL => list.oldest = new,
-            next => arena[next].links[tier as usize].prev = new,
+            NIL => list.oldest = before,
+            next => arena[next].link_mut(order).prev = before,
         }
-        arena[new].links[tier as usize] = link;
-        arena[old].links[tier as usize] = Link::NONE;
+        if let Some(new) = by {
+            *arena[new].link_mut(order) = link;
+        }
+        *arena[node].link_mut(order) = Link::NONE;
     }
 
     /// A list from newest to oldest, for the checker.
-    pub fn order(&self, arena: &Arena, tier: Tier, class: Class) -> Vec<u32> {
-        let mut at = self.lists[tier as usize][class as usize].newest;
-        let mut order = Vec::new();
-        while at != NIL && order.len() <= arena.len() {
-            order.push(at);
-            at = arena[at].links[tier as usize].next;
+    pub fn order(&self, arena: &Arena, order: impl Into<Order>, class: Class) -> Vec<u32> {
+        let order = order.into();
+        let mut at = self.lists[order.0][class as usize].newest;
+        let mut nodes = Vec::new();
+        while at != NIL && nodes.len() <= arena.len() {
+            nodes.push(at);
+            at = arena[at].link(order).next;
         }
-        order
+        nodes
     }
 }

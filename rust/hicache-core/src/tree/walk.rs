@@ -19,7 +19,7 @@ pub struct Place {
 /// What one walk found: both answers.
 #[derive(Clone, Copy, Debug)]
 pub struct Found {
-    /// Where the usable pages end.
+    /// Where the tokens stop matching. Without components besides FULL all of it is usable.
     pub place: Place,
     /// Pages from the root that are usable on the device as they are.
     pub device: u32,
@@ -58,8 +58,8 @@ impl Tree {
 
     /// Walks from a place along `key`'s whole pages, as far as they are known.
     ///
-    /// One walk gives both answers: every page in the tree is usable on device or host, and the device's
-    /// part of any path is a prefix of it.
+    /// One walk gives both answers: every page in the tree is on device or host, and the device's part of
+    /// any path is a prefix of it. Other components vote on both.
     pub fn walk(&self, from: Place, key: Tokens<'_>) -> Found {
         let pages = self.page_size.pages(key.len());
         let mut at = from;
@@ -81,7 +81,8 @@ impl Tree {
             }
         }
         // A node was entered only if its first page is the key's next, so `at` is never at an edge's start.
-        Found { place: at, device: self.resident_depth(at, Tier::Device), usable: at.depth }
+        let (device, usable) = self.vote(at, self.resident_depth(at, Tier::Device));
+        Found { place: at, device, usable }
     }
 
     /// Leading pages of the path to `place` that live in a tier.

@@ -1,0 +1,213 @@
+//! How component state leaves: by its own eviction, with the FULL pages it belongs to, or by the cap on
+//! checkpoints; and where it goes when an edge is split.
+
+use super::attach::other;
+use super::{ABSENT, Component, Part};
+use crate::ids::{Slot, Tier};
+use crate::tree::evict::Evicted;
+use crate::tree::recency::Order;
+use crate::tree::walk::Place;
+use crate::tree::{Hold, Tree};
+
+impl Tree {
+    /// Takes `wanted` slots of a component out of a tier, or as many as can go, least recently used first.
+    ///
+    /// Inside the tree only the component's own state goes (a window's front first: it is the first that no
+    /// match needs any more). At a leaf everything goes together: what is left could not be used.
+    pub fn evict_component(&mut self, component: usize, tier: Tier, wanted: usize) -> Evicted {
+        let mut out = self.nothing_evicted();
+        let order = Order::of(component, tier);
+        while out.parts[component].len() < wanted {
+            let Some((_, node)) = self.recency.next_to_go(order) else { break };
+            let left = wanted - out.parts[component].len();
+            if !self.part_may_go(component, tier, node) {
+                // Comes back when its last pin goes, or its mirror on the device.
+                self.recency.unlink(&mut self.arena, order, node);
+            } else if self.is_loose_leaf(tier, node) {
+                self.take_leaf(component, tier, node, &mut out);
+            } else {
+                self.take_inside(component, tier, node, left, &mut out);
+            }
+        }
+        out
+    }
+
+    /// Limits the checkpoints of a path on the device: the shallowest beyond `cap` go. Spared are the
+    /// path's last one, held ones, those at forks and at leaves. Returns their slots.
+    pub fn cap_checkpoints(&mut self, component: usize, end: Place, cap: usize) -> Vec<Slot> {
+        let path = self.path(end);
+        let has = |tree: &Self, node: u32| tree.arena[node].parts[component].any(Tier::Device);
+        let states: Vec<u32> = path.into_iter().filter(|&node| has(self, node)).collect();
+        let over = states.len().saturating_sub(cap.max(1));
+        let mut freed = Vec::new();
+        for node in states.into_iter().take(over) {
+            let n = &self.arena[node];
+            let inside = n.children == 1 && n.resident_children[Tier::Device as usize] == 1;
+            if inside && node != end.node && n.parts[component].held[Tier::Device as usize] == 0 {
+                freed.extend(self.drop_part(component, Tier::Device, node));
+            }
+        }
+        freed
+    }
+
+    pub(in crate::tree) fn nothing_evicted(&self) -> Evicted {
+        Evicted { parts: vec![Vec::new(); self.components.len()], ..Evicted::default() }
+    }
+
+    /// FULL pages from `keep` on left a tier: so does what belongs to them. `pages` are left of the edge.
+    pub(in crate::tree) fn cut_parts(
+        &mut self,
+        index: u32,
+        tier: Tier,
+        keep: usize,
+        pages: usize,
+    ) -> Vec<Vec<Slot>> {
+        let mut freed = vec![Vec::new(); self.components.len()];
+        for (component, freed) in freed.iter_mut().enumerate() {
+            let kind = self.components[component];
+            let part = &mut self.arena[index].parts[component];
+            let slots = &mut part.slots[tier as usize];
+            match kind {
+                Component::State => freed.append(slots),
+                Component::Swa { .. } => {
+                    freed.extend(slots.iter().skip(keep).copied().filter(|&slot| slot != ABSENT));
+                    slots.iter_mut().skip(keep).for_each(|slot| *slot = ABSENT);
+                    part.slots.iter_mut().for_each(|slots| slots.truncate(pages));
+                    part.tidy(tier);
+                }
+            }
+            self.part_resident[component][tier as usize] -= freed.len();
+            self.settle_part(component, tier, index);
+        }
+        freed
+    }
+
+    /// An edge is split after `cut` pages: windows are divided, a checkpoint stays at the tail's end.
+    /// `index` is the tail by now; its pins that move to the head are still on it.
+    pub(in crate::tree) fn split_parts(
+        &self,
+        index: u32,
+        at: u32,
+        cut: usize,
+        tail: &mut [Part],
+    ) -> Vec<Part> {
+        let mut head = vec![Part::default(); tail.len()];
+        for (component, (head, tail)) in head.iter_mut().zip(tail).enumerate() {
+            if matches!(self.components[component], Component::State) {
+                continue;
+            }
+            for tier in Tier::ALL {
+                let slots = &mut tail.slots[tier as usize];
+                let rest = slots.split_off(cut.min(slots.len()));
+                head.slots[tier as usize] = std::mem::replace(slots, rest);
+                head.held[tier as usize] = tail.held[tier as usize];
+                tail.held[tier as usize] -= self.moving(index, at, component, tier);
+                head.tidy(tier);
+                tail.tidy(tier);
+            }
+        }
+        head
+    }
+
+    /// After a split: the head stands right behind the tail in each order, or in its place.
+    pub(in crate::tree) fn order_parts(&mut self, head: u32, tail: u32) {
+        for component in 0..self.components.len() {
+            for tier in Tier::ALL {
+                let order = Order::of(component, tier);
+                if self.arena[head].parts[component].any(tier) {
+                    self.recency.push_beside(&mut self.arena, order, tail, head);
+                }
+                if !self.arena[tail].parts[component].any(tier) {
+                    self.recency.unlink(&mut self.arena, order, tail);
+                }
+            }
+        }
+    }
+
+    /// Pins on an edge that a split after `at` moves to the head.
+    #[expect(clippy::cast_possible_truncation, reason = "one pin per request and transfer")]
+    fn moving(&self, index: u32, at: u32, component: usize, tier: Tier) -> u32 {
+        let pins = self.pins.on(&self.arena, index);
+        pins.filter(|(id, pin)| {
+            pin.depth <= at
+                && pin.hold.tier() == Some(tier)
+                && self.pins.marks(*id).get(component).is_some_and(|&mark| mark != super::NOT_HELD)
+        })
+        .count() as u32
+    }
+
+    /// Whether any of it may leave: it is not held and, on the host, not the mirror of the device's.
+    pub(super) fn part_may_go(&self, component: usize, tier: Tier, node: u32) -> bool {
+        let part = &self.arena[node].parts[component];
+        if part.held[tier as usize] > 0 {
+            return false;
+        }
+        let mirrored = |offset: usize| tier == Tier::Host && part.has(Tier::Device, offset_of(offset));
+        part.slots[tier as usize].iter().enumerate().any(|(at, &slot)| slot != ABSENT && !mirrored(at))
+    }
+
+    fn is_loose_leaf(&self, tier: Tier, node: u32) -> bool {
+        let n = &self.arena[node];
+        let held = n.parts.iter().any(|part| part.held[tier as usize] > 0);
+        let soft = self.pins.on(&self.arena, node).any(|(_, pin)| pin.hold == Hold::Soft);
+        n.resident_children[tier as usize] == 0 && self.floor(tier, node) == 0 && !held && !soft
+    }
+
+    /// A leaf goes page by page from its tail, until it has given a slot; without its checkpoint, all of it.
+    fn take_leaf(&mut self, component: usize, tier: Tier, node: u32, out: &mut Evicted) {
+        let pages = match self.components[component] {
+            Component::State => self.arena[node].resident(tier),
+            Component::Swa { .. } => {
+                let part = &self.arena[node].parts[component];
+                let last = (0..self.arena[node].resident(tier)).rev().find(|&page| part.has(tier, page));
+                self.arena[node].resident(tier) - last.unwrap_or(0)
+            }
+        };
+        self.take(tier, node, pages, out);
+    }
+
+    fn take_inside(&mut self, component: usize, tier: Tier, node: u32, wanted: usize, out: &mut Evicted) {
+        if matches!(self.components[component], Component::State) {
+            out.parts[component].extend(self.drop_part(component, tier, node));
+            return;
+        }
+        let part = &mut self.arena[node].parts[component];
+        let mirror = part.slots[other(tier) as usize].clone();
+        let mirrored = |at: usize| tier == Tier::Host && mirror.get(at).is_some_and(|&slot| slot != ABSENT);
+        let mut freed = Vec::new();
+        for (at, slot) in part.slots[tier as usize].iter_mut().enumerate() {
+            if *slot != ABSENT && !mirrored(at) && freed.len() < wanted {
+                freed.push(std::mem::replace(slot, ABSENT));
+            }
+        }
+        part.tidy(tier);
+        self.part_resident[component][tier as usize] -= freed.len();
+        self.settle_part(component, tier, node);
+        out.parts[component].extend(freed);
+    }
+
+    /// All that an edge has of a component in a tier.
+    fn drop_part(&mut self, component: usize, tier: Tier, node: u32) -> Vec<Slot> {
+        let mut slots = std::mem::take(&mut self.arena[node].parts[component].slots[tier as usize]);
+        slots.retain(|&slot| slot != ABSENT);
+        self.part_resident[component][tier as usize] -= slots.len();
+        self.settle_part(component, tier, node);
+        slots
+    }
+
+    /// Something left a tier: what has nothing there is in no order there; what the device gave up is the
+    /// host's own from now on.
+    fn settle_part(&mut self, component: usize, tier: Tier, node: u32) {
+        if !self.arena[node].parts[component].any(tier) {
+            self.recency.unlink(&mut self.arena, Order::of(component, tier), node);
+        }
+        if tier == Tier::Device {
+            self.list_part(component, Tier::Host, node);
+        }
+    }
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "an edge has fewer than 2^32 pages")]
+const fn offset_of(at: usize) -> u32 {
+    at as u32
+}

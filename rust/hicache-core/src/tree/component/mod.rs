@@ -1,0 +1,89 @@
+//! Components: kinds of state that vote on a match, besides the KV of full attention (FULL).
+//!
+//! A prefix is usable in a view (device; device or host) where every component agrees:
+//!
+//! ```text
+//!  FULL     ##########################|           every page of the prefix
+//!  SWA      ....#....######.......####|           the last `window` pages; holes before them don't matter
+//!  STATE    ........*.............*...*           a checkpoint at exactly this boundary, at an edge's end
+//! ```
+//! An SWA page or a checkpoint lives in a tier only where FULL does (S2). Holes are tombstones: pages whose
+//! window state is gone; an insert that brings it again mends them.
+//!
+//! | file | what |
+//! |---|---|
+//! | `vote` | the two answers |
+//! | `attach` | which slots are missing in a tier, and giving them |
+//! | `hold` | what a pin holds of each component |
+//! | `leave` | eviction, and what follows a cut or a split |
+//! | `check` | invariants S1 to S5 |
+
+mod attach;
+mod check;
+#[cfg(test)]
+mod check_tests;
+mod hold;
+mod leave;
+mod vote;
+
+pub use attach::Missing;
+pub(super) use hold::NOT_HELD;
+
+use super::node::Link;
+use crate::ids::{Slot, Tier};
+
+/// A hole.
+pub(super) const ABSENT: Slot = Slot(u32::MAX);
+
+/// A kind of state besides FULL.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Component {
+    /// Sliding-window KV.
+    Swa {
+        /// Pages that a match needs before its end: the model's window, rounded up to whole pages.
+        window: u32,
+    },
+    /// Recurrent state: one checkpoint at a boundary.
+    State,
+}
+
+/// What one edge has of one component.
+#[derive(Clone, Debug)]
+pub(super) struct Part {
+    /// Per tier. SWA: one slot a page, `ABSENT` for holes, or nothing if all are. STATE: at most one,
+    /// of the checkpoint at the edge's end.
+    pub slots: [Vec<Slot>; 2],
+    /// Hard pins that hold it, per tier.
+    pub held: [u32; 2],
+    pub links: [Link; 2],
+}
+
+impl Default for Part {
+    fn default() -> Self {
+        Self { slots: [Vec::new(), Vec::new()], held: [0; 2], links: [Link::NONE; 2] }
+    }
+}
+
+impl Part {
+    /// Whether the page at an offset has window state in a tier.
+    pub fn has(&self, tier: Tier, offset: u32) -> bool {
+        self.slots[tier as usize].get(offset as usize).is_some_and(|&slot| slot != ABSENT)
+    }
+
+    /// Whether there is anything in a tier.
+    pub fn any(&self, tier: Tier) -> bool {
+        !self.slots[tier as usize].is_empty()
+    }
+
+    /// Slots that are no holes.
+    pub fn count(&self, tier: Tier) -> usize {
+        self.slots[tier as usize].iter().filter(|&&slot| slot != ABSENT).count()
+    }
+
+    /// An all-hole edge has no list of slots.
+    pub fn tidy(&mut self, tier: Tier) {
+        if self.count(tier) == 0 {
+            self.slots[tier as usize] = Vec::new();
+        }
+    }
+}
