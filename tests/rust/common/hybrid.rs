@@ -28,14 +28,8 @@ pub struct Model {
 impl Model {
     pub fn new(size: u32, components: &[Component], seed: u64) -> Self {
         let tree = Tree::with_components(PageSize::new(size).unwrap(), true, components);
-        Self {
-            size: size as usize,
-            tree,
-            pages: BTreeMap::new(),
-            pins: Vec::new(),
-            made: 0,
-            random: Seeded(seed),
-        }
+        let size = size as usize;
+        Self { size, tree, pages: BTreeMap::new(), pins: Vec::new(), made: 0, random: Seeded(seed) }
     }
 
     fn fresh(&mut self, count: usize) -> Vec<Slot> {
@@ -137,10 +131,8 @@ impl Model {
     fn bring(&mut self, key: &[i32], tier: Tier, depth: usize, end: Place) {
         let from = self.resident(key, tier);
         let slots = self.fresh(depth.saturating_sub(from));
-        match tier {
-            Tier::Device => self.tree.raise(end, &slots),
-            Tier::Host => self.tree.mirror(end, &slots),
-        };
+        let settle = [Tree::raise, Tree::mirror][tier as usize];
+        settle(&mut self.tree, end, &slots);
         for (n, slot) in (from + 1..=depth).zip(slots) {
             let key = self.prefix(key, n);
             self.pages.get_mut(&key).unwrap().full[tier as usize] = Some(slot.0);
@@ -184,10 +176,7 @@ impl Model {
         let (root, held) = self.held_root();
         let place = self.walk(root, key);
         let tier = Tier::ALL[self.random.below(2)];
-        let depth = match tier {
-            Tier::Device => self.usable(key, true),
-            Tier::Host => self.resident(key, Tier::Host),
-        };
+        let depth = [self.usable(key, true), self.resident(key, Tier::Host)][tier as usize];
         let at = self.tree.ancestor(place, u32::try_from(depth).unwrap());
         let pin = self.tree.pin(at, [Hold::Device, Hold::Host][tier as usize]);
         self.pins.push((pin, self.prefix(key, depth), tier));
