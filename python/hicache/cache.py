@@ -200,6 +200,10 @@ class HiCache:
         """Counters and levels by name; counters never go down."""
         return self._core.stats()
 
+    def digest(self) -> int:
+        """A digest of all decisions of the index so far (64 bits): equal on ranks that took the same ones."""
+        return self._core.digest()
+
     def check(self) -> None:
         """`InvariantError` if books or tree are broken; for tests, it looks at everything."""
         self._core.check()

@@ -109,6 +109,7 @@ impl Pair {
         let hits: Vec<[HitId; 2]> = self.live.iter().map(|(hit, ..)| *hit).collect();
         self.both(|rig, at| hits.iter().map(|&hit| rig.view(hit[at])).collect::<Vec<_>>());
         self.both(|rig, _| Tier::ALL.map(|tier| rig.free(tier)));
+        self.both(|rig, _| rig.cache.tree().digest());
         let loaded: Vec<[HitId; 2]> = self.live.iter().filter(|hit| hit.2).map(|hit| hit.0).collect();
         let slots = |rig: &mut Rig, hit| -> Vec<Slot> { rig.cache.hit_slots(hit).unwrap() };
         self.both(|rig, at| loaded.iter().map(|&hit| slots(rig, hit[at])).collect::<Vec<_>>());

@@ -217,6 +217,10 @@ impl Cache {
         Ok(Place(self.core(py)?.release(HitId(hit), generated).or_raise(py)?))
     }
 
+    fn digest(&self) -> u64 {
+        self.core.tree().digest()
+    }
+
     fn in_flight(&self) -> usize {
         self.core.in_flight()
     }

@@ -1,6 +1,7 @@
 //! Changes of shape: extend a path, split an edge, cut an edge's tail, remove a node.
 
 use super::Tree;
+use super::decisions::{Decision, full};
 use super::node::{NIL, Node};
 use super::recency::Class;
 use super::walk::{Place, child_hash};
@@ -155,6 +156,7 @@ impl Tree {
         let node = &mut self.arena[index];
         let (parent, had) = (node.parent, node.resident(tier));
         node.slots[tier as usize].extend_from_slice(slots);
+        self.decisions.fold(Decision::Placed, node.start + had, full(tier), slots);
         self.resident[tier as usize] += slots.len();
         if had == 0 {
             self.arena[parent].resident_children[tier as usize] += 1;
@@ -171,6 +173,7 @@ impl Tree {
         }
         leaf.parts = vec![super::component::Part::default(); self.components.len()];
         let end = leaf.end();
+        self.decisions.fold(Decision::Placed, at.depth, full(tier), slots);
         leaf.key_hash = child_hash(at.node, self.page(tail, 0));
         let node = self.arena.insert(leaf);
         self.enter(node);
@@ -189,6 +192,7 @@ impl Tree {
             return at;
         }
         let cut = (at.depth - node.start) as usize;
+        self.decisions.fold(Decision::Split, at.depth, 0, &[]);
         let mut head =
             Node::new(node.parent, node.start, node.tokens.split_head(cut * self.page_size.tokens()));
         for tier in Tier::ALL {
@@ -232,6 +236,7 @@ impl Tree {
         let keep = (node.resident(tier) - count) as usize;
         let slots: Vec<Slot> = node.slots[tier as usize].drain(keep..).rev().collect();
         self.resident[tier as usize] -= slots.len();
+        self.decisions.fold(Decision::Left, node.start, full(tier), &slots);
         let (parent, end) = (node.parent, node.end());
         let pages = node.pages() as usize;
         node.tokens.truncate(pages * self.page_size.tokens());

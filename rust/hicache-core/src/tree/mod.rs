@@ -14,6 +14,8 @@
 //! | `pin` | places that must or should stay, as positions that follow every change of shape |
 //! | `walk` | from tokens to a place, and from a place to its slots |
 //! | `edit` | extend, split, remove |
+//! | `decisions` | a digest of what was decided |
+//! | `late` | digests for pages that are older than the store |
 //! | `evict` | leaf first, least recently used first, exactly as many pages as asked |
 //! | `component/` | what votes besides FULL: sliding windows, recurrent states |
 //! | `check` | the numbered invariants |
@@ -22,8 +24,10 @@ mod check;
 #[cfg(test)]
 mod check_tests;
 mod component;
+mod decisions;
 mod edit;
 mod evict;
+mod late;
 mod node;
 mod pin;
 mod recency;
@@ -60,6 +64,7 @@ pub struct Tree {
     /// What votes besides FULL, and how many slots each has per tier.
     components: Vec<Component>,
     part_resident: Vec<[usize; 2]>,
+    decisions: decisions::Decisions,
 }
 
 impl Tree {
@@ -81,6 +86,7 @@ impl Tree {
             resident: [0; 2],
             components: components.to_vec(),
             part_resident: vec![[0; 2]; components.len()],
+            decisions: decisions::Decisions::default(),
         }
     }
 
@@ -97,6 +103,12 @@ impl Tree {
     /// What votes besides FULL.
     pub fn components(&self) -> &[Component] {
         &self.components
+    }
+
+    /// A digest of all decisions so far: which pages got and lost which slots, and where edges were split.
+    /// Equal on ranks that took the same decisions.
+    pub const fn digest(&self) -> u64 {
+        self.decisions.value()
     }
 
     /// Slots that a component has in a tier.

@@ -3,6 +3,7 @@
 use super::{ABSENT, Component, Part};
 use crate::ids::{Slot, Tier};
 use crate::tree::Tree;
+use crate::tree::decisions::Decision;
 use crate::tree::recency::{Class, Order};
 use crate::tree::walk::Place;
 
@@ -39,6 +40,8 @@ impl Tree {
                 Component::State => self.put_state(component, tier, at, slot),
             };
             if adopted {
+                let order = Order::of(component, tier).0;
+                self.decisions.fold(Decision::PartPlaced, page, order, &[slot]);
                 self.part_resident[component][tier as usize] += 1;
             } else {
                 duplicates.push(slot);

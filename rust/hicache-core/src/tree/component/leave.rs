@@ -4,6 +4,7 @@
 use super::attach::other;
 use super::{ABSENT, Component, Part};
 use crate::ids::{Slot, Tier};
+use crate::tree::decisions::Decision;
 use crate::tree::evict::Evicted;
 use crate::tree::recency::Order;
 use crate::tree::walk::Place;
@@ -76,8 +77,7 @@ impl Tree {
                     part.tidy(tier);
                 }
             }
-            self.part_resident[component][tier as usize] -= freed.len();
-            self.settle_part(component, tier, index);
+            self.settle_part(component, tier, index, freed);
         }
         freed
     }
@@ -181,8 +181,7 @@ impl Tree {
             }
         }
         part.tidy(tier);
-        self.part_resident[component][tier as usize] -= freed.len();
-        self.settle_part(component, tier, node);
+        self.settle_part(component, tier, node, &freed);
         out.parts[component].extend(freed);
     }
 
@@ -190,14 +189,18 @@ impl Tree {
     fn drop_part(&mut self, component: usize, tier: Tier, node: u32) -> Vec<Slot> {
         let mut slots = std::mem::take(&mut self.arena[node].parts[component].slots[tier as usize]);
         slots.retain(|&slot| slot != ABSENT);
-        self.part_resident[component][tier as usize] -= slots.len();
-        self.settle_part(component, tier, node);
+        self.settle_part(component, tier, node, &slots);
         slots
     }
 
     /// Something left a tier: what has nothing there is in no order there; what the device gave up is the
     /// host's own from now on.
-    fn settle_part(&mut self, component: usize, tier: Tier, node: u32) {
+    fn settle_part(&mut self, component: usize, tier: Tier, node: u32, left: &[Slot]) {
+        if !left.is_empty() {
+            let (depth, order) = (self.arena[node].start, Order::of(component, tier).0);
+            self.decisions.fold(Decision::PartLeft, depth, order, left);
+            self.part_resident[component][tier as usize] -= left.len();
+        }
         if !self.arena[node].parts[component].any(tier) {
             self.recency.unlink(&mut self.arena, Order::of(component, tier), node);
         }

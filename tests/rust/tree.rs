@@ -1,0 +1,86 @@
+//! The tree's smaller promises: late hashing, and a digest of its decisions.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that fails is loud")]
+
+mod common;
+
+use common::Seeded;
+use hicache_core::hash::{Namespace, chain};
+use hicache_core::ids::{Slot, Tier};
+use hicache_core::page::{PageSize, Tokens};
+use hicache_core::tree::{Component, Hold, Tree};
+
+fn extend(tree: &mut Tree, tokens: &[i32], first: u32) {
+    let root = tree.root(&Namespace::default());
+    let held = tree.pin(root, Hold::Soft);
+    let slots: Vec<Slot> = (first..).take(tokens.len() / tree.page_size().tokens()).map(Slot).collect();
+    tree.extend(root, Tokens::I32(tokens), Tier::Device, &slots);
+    tree.unpin(held);
+}
+
+/// Random shapes: what a late store finds hashed is what it would have been from the start.
+#[test]
+fn late_hashing_gives_the_same_chain() {
+    let size = PageSize::new(2).unwrap();
+    let (mut random, mut late) = (Seeded(3), Tree::new(size, false));
+    let keys: Vec<Vec<i32>> = (0..60).map(|_| random.tokens(16, 2)).collect();
+    for (key, n) in keys.iter().zip(0..) {
+        extend(&mut late, key, n * 100);
+    }
+    late.start_hashing();
+    late.check().unwrap();
+    // Pages that come now continue the chain.
+    extend(&mut late, &[1, 1, 2, 2, 1, 1, 2, 2, 9, 9], 10_000);
+    late.check().unwrap();
+    for key in &keys {
+        let root = late.root(&Namespace::default());
+        let place = late.walk(root, Tokens::I32(key)).place;
+        assert_eq!(late.digests(place, 0..place.depth), chain(None, Tokens::I32(key), size));
+    }
+    late.start_hashing();
+    late.check().unwrap();
+}
+
+/// H-12: a chain never restarts in the middle, so that a key never claims a prefix that it doesn't cover.
+#[test]
+fn a_late_chain_starts_at_the_beginning() {
+    let size = PageSize::new(1).unwrap();
+    let mut tree = Tree::new(size, false);
+    extend(&mut tree, &[1, 2, 3, 4], 0);
+    tree.start_hashing();
+    extend(&mut tree, &[1, 2, 3, 4, 5, 6, 7, 8], 10);
+    let root = tree.root(&Namespace::default());
+    let place = tree.walk(root, Tokens::I32(&[1, 2, 3, 4, 5, 6, 7, 8])).place;
+    let whole = tree.digests(place, 4..8);
+    let alone = chain(None, Tokens::I32(&[5, 6, 7, 8]), size);
+    assert!(whole.iter().all(|digest| !alone.contains(digest)));
+}
+
+/// The same decisions, the same digest; one other slot, page or order of slots, another one.
+#[test]
+fn the_digest_tells_decisions_apart() {
+    let build = |change: usize| {
+        let mut tree = Tree::with_components(PageSize::new(1).unwrap(), false, &[Component::State]);
+        extend(&mut tree, &[1, 2, 3], if change == 1 { 50 } else { 0 });
+        extend(&mut tree, if change == 2 { &[1, 2, 4] } else { &[1, 3, 4] }, 10);
+        let root = tree.root(&Namespace::default());
+        let end = tree.walk(root, Tokens::I32(&[1, 2, 3])).place;
+        if change != 3 {
+            tree.attach(0, Tier::Device, end, &[2], &[Slot(0)]);
+        }
+        tree.mirror(end, if change == 4 { &[Slot(1), Slot(0)] } else { &[Slot(0), Slot(1)] });
+        tree.evict(Tier::Device, if change == 5 { 2 } else { 1 });
+        tree.check().unwrap();
+        tree.digest()
+    };
+    assert_eq!(build(0), build(0));
+    let all: std::collections::HashSet<u64> = (0..=5).map(build).collect();
+    assert_eq!(all.len(), 6);
+    // Looking changes nothing.
+    let mut tree = Tree::new(PageSize::new(1).unwrap(), false);
+    extend(&mut tree, &[1, 2], 0);
+    let before = tree.digest();
+    let root = tree.root(&Namespace::default());
+    let found = tree.walk(root, Tokens::I32(&[1, 2]));
+    tree.touch_matched(found.place);
+    assert_eq!(tree.digest(), before);
+}
