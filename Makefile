@@ -56,6 +56,10 @@ check: $(DONE)/dev $(DONE)/extension ## format, lints, types, stub and dependenc
 	@$(BIN)/python -m mypy.stubtest hicache._hicache --mypy-config-file pyproject.toml
 	@echo "==> dependency rules" && $(BIN)/python -m pytest -q tests/python/test_house.py
 
+.PHONY: loom
+loom: ## every interleaving of the readers' table (loom)
+	@echo "==> model checking" && cargo test --release --features loom --test loom_table
+
 .PHONY: format
 format: $(DONE)/dev ## write Rust and Python in the project's format
 	@cargo fmt --all

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     )
     from hicache.hit import Hit, Inserted, Load
     from hicache.identity import ModelIdentity
+    from hicache.reader import Reader, WouldHit
 
 _HOME = {
     "HiCache": "cache",
@@ -32,6 +33,8 @@ _HOME = {
     "Load": "hit",
     "Host": "config",
     "Namespace": "config",
+    "Reader": "reader",
+    "WouldHit": "reader",
     "ModelIdentity": "identity",
     "ArgumentError": "errors",
     "ClosedError": "errors",
@@ -56,7 +59,9 @@ __all__ = [
     "Load",
     "ModelIdentity",
     "Namespace",
+    "Reader",
     "StaleCursor",
+    "WouldHit",
     "pools",
 ]
 

@@ -23,6 +23,7 @@ from hicache.errors import ArgumentError, HitError
 from hicache.hit import Hit, Inserted, Load
 from hicache.identity import ModelIdentity
 from hicache.pools import Pool
+from hicache.reader import Reader
 from hicache.tensors import Integers, Slots
 
 __all__ = ["HiCache"]
@@ -199,6 +200,11 @@ class HiCache:
     def stats(self) -> dict[str, int]:
         """Counters and levels by name; counters never go down."""
         return self._core.stats()
+
+    def reader(self) -> Reader:
+        """A view for other threads: how much would hit, and statistics. The first one costs a walk through
+        the index, from then on every change a few nanoseconds a page."""
+        return Reader(self._core.reader())
 
     def digest(self) -> int:
         """A digest of all decisions of the index so far (64 bits): equal on ranks that took the same ones."""

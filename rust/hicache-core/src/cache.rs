@@ -8,6 +8,7 @@ use crate::flights::Flights;
 use crate::hit::Hit;
 use crate::host::SlotPool;
 use crate::ids::{HitId, Slot, Tier};
+use crate::reader::{self, Publisher, Reader};
 use crate::stats::Stats;
 use crate::transfer::{Direction, Progress};
 use crate::tree::Tree;
@@ -37,6 +38,8 @@ pub struct HiCache {
     pub(crate) serial: u32,
     pub(crate) hits_made: u64,
     pub(crate) closed: bool,
+    /// For readers on other threads, once there is one.
+    pub(crate) publisher: Option<Publisher>,
 }
 
 /// What a hit looks like from outside, in pages.
@@ -86,6 +89,7 @@ impl HiCache {
             serial,
             hits_made: 0,
             closed: false,
+            publisher: None,
             config,
         })
     }
@@ -192,7 +196,50 @@ impl HiCache {
         if self.closed { Err(Error::Closed) } else { Ok(()) }
     }
 
+    /// A view for other threads: how much would hit, and statistics. The first one costs a walk through
+    /// the index, and from then on every change a few nanoseconds a page.
+    pub fn reader(&mut self) -> Reader {
+        let publisher = match self.publisher.take() {
+            Some(publisher) => publisher,
+            None => Publisher::new(&self.tree.start_publishing()),
+        };
+        let reader = publisher.reader(self.config.page_size);
+        self.publisher = Some(publisher);
+        self.publish();
+        reader
+    }
+
+    /// The end of a verb: commands are carried out, readers are told what changed.
     pub(crate) fn act(&mut self) {
         self.executor.drain(&mut self.commands);
+        self.publish();
+    }
+
+    fn publish(&mut self) {
+        let Some(mut publisher) = self.publisher.take() else { return };
+        let changes = self.tree.take_changes();
+        if !publisher.apply(&changes) {
+            publisher.replace(&self.tree.all_changes());
+        }
+        publisher.stats(self.numbers());
+        self.publisher = Some(publisher);
+    }
+
+    /// What readers see of statistics: `reader::NUMBERS` names them.
+    fn numbers(&self) -> [u64; reader::NUMBERS.len()] {
+        let level = |level: usize| level as u64;
+        [
+            self.stats.requests,
+            self.stats.matched_tokens,
+            self.stats.hit_device_tokens,
+            self.stats.hit_host_tokens,
+            self.stats.hit_storage_tokens,
+            level(self.device.capacity()),
+            level(self.device.free()),
+            level(self.tree.resident(Tier::Device)),
+            level(self.host.capacity()),
+            level(self.host.free()),
+            level(self.tree.resident(Tier::Host)),
+        ]
     }
 }

@@ -10,6 +10,7 @@
 //! | copies between device and host | `transfer/` |
 //! | pages outside of memory | `storage/` |
 //! | names of pages: digests, namespaces; who may read them | `hash`, `identity` |
+//! | readers on other threads | `reader/` |
 //! | traces without bytes | `replay` |
 
 pub mod assemble;
@@ -29,6 +30,7 @@ pub mod ids;
 pub mod page;
 mod path;
 pub mod pool;
+pub mod reader;
 pub mod replay;
 pub mod stats;
 pub mod storage;

@@ -5,6 +5,7 @@
 
 use crate::errors::{OrRaise, raise};
 use crate::load::{Load, seconds};
+use crate::reader::Reader;
 use crate::tokens::{TokenBuffer, slot_bytes, slots};
 use hicache_core::assemble::DevicePlane;
 use hicache_core::hash::Namespace;
@@ -215,6 +216,10 @@ impl Cache {
 
     fn release(&mut self, py: Python<'_>, hit: u64, generated: u64) -> PyResult<Place> {
         Ok(Place(self.core(py)?.release(HitId(hit), generated).or_raise(py)?))
+    }
+
+    fn reader(&mut self, py: Python<'_>) -> PyResult<Reader> {
+        Ok(Reader(self.core(py)?.reader()))
     }
 
     fn digest(&self) -> u64 {

@@ -7,12 +7,14 @@
 //! | `load` | waiting for layers, without the cache and without the GIL |
 //! | `stats` | counters as a dictionary |
 //! | `errors` | one match from the core's errors to exceptions |
+//! | `reader` | what would hit, from any thread |
 //! | `replay` | traces through the real tree |
 #![allow(missing_docs, reason = "Python's documentation is in the stub, python/hicache/_hicache.pyi")]
 
 mod cache;
 mod errors;
 mod load;
+mod reader;
 mod replay;
 mod stats;
 mod tokens;
@@ -26,5 +28,6 @@ fn _hicache(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<cache::Cache>()?;
     module.add_class::<cache::Place>()?;
     module.add_class::<load::Load>()?;
+    module.add_class::<reader::Reader>()?;
     module.add_class::<replay::Replay>()
 }

@@ -12,7 +12,9 @@ impl HiCache {
     /// When the cache is closed.
     pub fn evict(&mut self, tier: Tier, pages: usize) -> Result<Vec<Slot>> {
         self.open()?;
-        Ok(self.make_room(tier, pages))
+        let slots = self.make_room(tier, pages);
+        self.act();
+        Ok(slots)
     }
 
     /// Device slots for pages to compute; evicts what it must. `None`: there is no such room.
@@ -30,7 +32,9 @@ impl HiCache {
             return Ok(None);
         }
         self.make_room(Tier::Device, missing);
-        Ok(self.device.take(pages))
+        let slots = self.device.take(pages);
+        self.act();
+        Ok(slots)
     }
 
     /// Gives device slots back that no page of the tree lives in.

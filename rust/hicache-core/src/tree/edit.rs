@@ -158,6 +158,7 @@ impl Tree {
         node.slots[tier as usize].extend_from_slice(slots);
         self.decisions.fold(Decision::Placed, node.start + had, full(tier), slots);
         self.resident[tier as usize] += slots.len();
+        self.note(index, had as usize..had as usize + slots.len());
         if had == 0 {
             self.arena[parent].resident_children[tier as usize] += 1;
         }
@@ -178,6 +179,8 @@ impl Tree {
         let node = self.arena.insert(leaf);
         self.enter(node);
         self.resident[tier as usize] += slots.len();
+        self.arena[node].prints = self.prints_of(node);
+        self.note(node, 0..slots.len());
         let parent = &mut self.arena[at.node];
         parent.children += 1;
         parent.resident_children[tier as usize] += 1;
@@ -203,6 +206,10 @@ impl Tree {
         if !node.digests.is_empty() {
             let tail = node.digests.split_off(cut);
             head.digests = std::mem::replace(&mut node.digests, tail);
+        }
+        if !node.prints.is_empty() {
+            let tail = node.prints.split_off(cut);
+            head.prints = std::mem::replace(&mut node.prints, tail);
         }
         head.children = 1;
         head.key_hash = node.key_hash;
@@ -237,8 +244,11 @@ impl Tree {
         let slots: Vec<Slot> = node.slots[tier as usize].drain(keep..).rev().collect();
         self.resident[tier as usize] -= slots.len();
         self.decisions.fold(Decision::Left, node.start, full(tier), &slots);
+        self.note(index, keep..keep + slots.len());
+        let node = &mut self.arena[index];
         let (parent, end) = (node.parent, node.end());
         let pages = node.pages() as usize;
+        node.prints.truncate(pages);
         node.tokens.truncate(pages * self.page_size.tokens());
         node.digests.truncate(pages);
         let parts = self.cut_parts(index, tier, keep, pages);

@@ -16,6 +16,7 @@
 //! | `edit` | extend, split, remove |
 //! | `decisions` | a digest of what was decided |
 //! | `late` | digests for pages that are older than the store |
+//! | `print` | fingerprints of prefixes, and what readers on other threads are told |
 //! | `evict` | leaf first, least recently used first, exactly as many pages as asked |
 //! | `component/` | what votes besides FULL: sliding windows, recurrent states |
 //! | `check` | the numbered invariants |
@@ -30,6 +31,7 @@ mod evict;
 mod late;
 mod node;
 mod pin;
+pub(crate) mod print;
 mod recency;
 mod walk;
 
@@ -65,6 +67,8 @@ pub struct Tree {
     components: Vec<Component>,
     part_resident: Vec<[usize; 2]>,
     decisions: decisions::Decisions,
+    /// Since the last time they were taken, once somebody reads.
+    changes: Option<Vec<print::Change>>,
 }
 
 impl Tree {
@@ -87,6 +91,7 @@ impl Tree {
             components: components.to_vec(),
             part_resident: vec![[0; 2]; components.len()],
             decisions: decisions::Decisions::default(),
+            changes: None,
         }
     }
 

@@ -41,6 +41,8 @@ pub(super) struct Node {
     pub slots: [Vec<Slot>; 2],
     /// One per page where the tree hashes, else empty.
     pub digests: Vec<Digest>,
+    /// Fingerprints, one per page where readers are told, else empty.
+    pub prints: Vec<u64>,
     pub children: u32,
     /// Children with at least one page in the tier.
     pub resident_children: [u32; 2],
@@ -63,6 +65,7 @@ impl Node {
             tokens,
             slots: [Vec::new(), Vec::new()],
             digests: Vec::new(),
+            prints: Vec::new(),
             children: 0,
             resident_children: [0; 2],
             links: [Link::NONE; 2],

@@ -1,0 +1,101 @@
+//! Readers on other threads: how much of these tokens would hit, and statistics, while the engine's thread
+//! mutates. Nobody waits for anybody.
+//!
+//! ```text
+//!  tree ──changes──▶ cache ──▶ table of (fingerprint of a prefix → tiers) ◀── readers, any thread
+//!                    (after each verb)
+//! ```
+//! A page's fingerprint covers its whole prefix and namespace in 62 bits. What a reader is told is advice, for
+//! routing and for admission: it serves no bytes, so that two prefixes with one fingerprint (one in 2^62 pairs)
+//! cost a wrong guess and nothing else.
+//!
+//! | file | what |
+//! |---|---|
+//! | `table` | the one hand-made concurrent piece: atomics, one writer (model-checked with loom) |
+//! | `publisher` | the writer's side: applies changes, makes a larger table when needed |
+
+pub mod publisher;
+pub mod table;
+
+pub use publisher::Publisher;
+
+use crate::error::Result;
+use crate::hash::Namespace;
+use crate::page::{PageSize, Tokens};
+use crate::tree::print::{next_print, seed_print};
+use arc_swap::ArcSwap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use table::Table;
+
+/// Names of the statistics that readers see.
+pub const NUMBERS: [&str; 11] = [
+    "requests",
+    "matched_tokens",
+    "hit_device_tokens",
+    "hit_host_tokens",
+    "hit_storage_tokens",
+    "device_slots",
+    "device_free",
+    "device_resident",
+    "host_slots",
+    "host_free",
+    "host_resident",
+];
+
+/// What readers share with the writer.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    table: ArcSwap<Table>,
+    stats: [AtomicU64; NUMBERS.len()],
+}
+
+/// How much of some tokens would hit now, in tokens.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WouldHit {
+    /// On the device.
+    pub device: usize,
+    /// On device or host.
+    pub usable: usize,
+}
+
+/// A frozen view of a cache for other threads. Cheap to clone; outlives the cache.
+#[derive(Clone, Debug)]
+pub struct Reader {
+    page_size: PageSize,
+    shared: Arc<Shared>,
+}
+
+impl Reader {
+    /// How much of the tokens would hit if they were matched now. Pages that come or go meanwhile may or
+    /// may not count.
+    ///
+    /// # Errors
+    /// When a token is negative.
+    pub fn would_hit(&self, tokens: Tokens<'_>, namespace: &Namespace) -> Result<WouldHit> {
+        let tokens = tokens.checked()?;
+        let size = self.page_size.tokens();
+        // One table for the whole answer: a larger one that comes meanwhile is the next call's.
+        let table = self.shared.table.load();
+        let mut print = seed_print(&namespace.clone().canonical());
+        let mut hit = WouldHit::default();
+        for page in 0..self.page_size.pages(tokens.len()) {
+            print = next_print(print, tokens.range(page * size..(page + 1) * size));
+            let tiers = table.get(print);
+            if tiers == 0 {
+                break;
+            }
+            if tiers & 1 != 0 && hit.device == page * size {
+                hit.device += size;
+            }
+            hit.usable += size;
+        }
+        Ok(hit)
+    }
+
+    /// Statistics by name, as of the last verb that changed something. Each is right by itself; two of
+    /// them may be of different moments.
+    pub fn stats(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
+        NUMBERS.into_iter().zip(self.shared.stats.iter().map(|number| number.load(Ordering::Relaxed)))
+    }
+}
