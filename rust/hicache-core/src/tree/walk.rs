@@ -5,7 +5,6 @@ use super::node::NIL;
 use crate::hash::{Digest, Namespace};
 use crate::ids::{Cursor, Slot, Tier};
 use crate::page::Tokens;
-use std::hash::{BuildHasher as _, Hasher as _};
 use std::ops::Range;
 
 /// A place in the tree: after `depth` pages, on `node`'s edge (or at a root, with depth 0).
@@ -63,22 +62,15 @@ impl Tree {
     pub fn walk(&self, from: Place, key: Tokens<'_>) -> Found {
         let pages = self.page_size.pages(key.len());
         let mut at = from;
-        let mut done = 0;
-        while done < pages {
-            let node = &self.arena[at.node];
-            let offset = at.depth - node.start;
-            if at.depth < node.end() && !node.is_root() {
-                let same = self.same_pages(at.node, offset, key, done);
-                at.depth += same;
-                done += same as usize;
-                if at.depth < self.arena[at.node].end() {
-                    break;
-                }
-            } else if let Some(child) = self.child(at.node, self.page(key, done)) {
-                at.node = child;
-            } else {
-                break;
-            }
+        let node = &self.arena[at.node];
+        if !node.is_root() && at.depth < node.end() {
+            at.depth += self.same_pages(at.node, at.depth - node.start, key, 0);
+        }
+        let mut done = (at.depth - from.depth) as usize;
+        while done < pages && at.depth == self.arena[at.node].end() {
+            let Some((child, same)) = self.enter_child(at.node, key, done) else { break };
+            at = Place { node: child, depth: at.depth + same };
+            done += same as usize;
         }
         // A node was entered only if its first page is the key's next, so `at` is never at an edge's start.
         Found { place: at, device: self.resident_depth(at, Tier::Device), usable: at.depth }
@@ -176,22 +168,29 @@ impl Tree {
     #[expect(clippy::cast_possible_truncation, reason = "an edge has fewer than 2^32 pages")]
     pub(super) fn same_pages(&self, node: u32, offset: u32, key: Tokens<'_>, page: usize) -> u32 {
         let size = self.page_size.tokens();
-        let edge = self.arena[node].tokens.view().from(offset as usize * size);
-        self.page_size.pages(edge.common(key.from(page * size))) as u32
+        let same = key.from(page * size).common_from(&self.arena[node].tokens, offset as usize * size);
+        self.page_size.pages(same) as u32
     }
 
     pub(super) fn child(&self, parent: u32, page: Tokens<'_>) -> Option<u32> {
-        let found = self.children.find(child_hash(parent, page), |&node| {
-            self.arena[node].parent == parent && self.arena[node].tokens.view().common(page) == page.len()
+        self.enter_child(parent, page, 0).map(|(child, _)| child)
+    }
+
+    /// The child whose edge begins with the key's page `page`, and how many pages they have in common.
+    /// What tells whether it is the one is the comparison that counts them.
+    fn enter_child(&self, parent: u32, key: Tokens<'_>, page: usize) -> Option<(u32, u32)> {
+        let mut same = 0;
+        let child = self.children.find(child_hash(parent, self.page(key, page)), |&node| {
+            self.arena[node].parent == parent && {
+                same = self.same_pages(node, 0, key, page);
+                same > 0
+            }
         });
-        found.copied()
+        child.map(|&child| (child, same))
     }
 }
 
 /// Hash of (parent, first page), whatever the width of the tokens. Equality is decided by the tokens.
 pub(super) fn child_hash(parent: u32, page: Tokens<'_>) -> u64 {
-    let mut hasher = foldhash::fast::FixedState::default().build_hasher();
-    hasher.write_u32(parent);
-    page.for_each(|token| hasher.write_u64(token));
-    hasher.finish()
+    page.mix(u64::from(parent))
 }
