@@ -80,6 +80,14 @@ impl Tokens<'_> {
         if negative { self.refuse_negative() } else { Ok(self) }
     }
 
+    /// The same for tokens of which those before `at` were found in the tree.
+    pub(crate) fn checked_from(self, at: usize) -> Result<()> {
+        match self.from(at).checked() {
+            Ok(_) => Ok(()),
+            Err(_) => self.refuse_negative().map(|_| ()),
+        }
+    }
+
     #[cold]
     fn refuse_negative(self) -> Result<Self> {
         let first = match self {

@@ -6,6 +6,7 @@
 //! | `cache` | the verbs, in path order |
 //! | `load` | waiting for layers, without the cache and without the GIL |
 //! | `stats` | counters as a dictionary |
+//! | `process` | on which side of a fork we are |
 //! | `errors` | one match from the core's errors to exceptions |
 //! | `replay` | traces through the real tree |
 #![allow(missing_docs, reason = "Python's documentation is in the stub, python/hicache/_hicache.pyi")]
@@ -13,6 +14,7 @@
 mod cache;
 mod errors;
 mod load;
+mod process;
 mod replay;
 mod stats;
 mod tokens;

@@ -29,11 +29,12 @@ pub struct Found {
 impl Tree {
     /// The beginning of a namespace; made when it is new.
     pub fn root(&mut self, namespace: &Namespace) -> Place {
-        let node = match self.roots.get(namespace) {
-            Some(&node) => node,
-            None => self.make_root(namespace),
-        };
-        Place { node, depth: 0 }
+        self.known_root(namespace).unwrap_or_else(|| Place { node: self.make_root(namespace), depth: 0 })
+    }
+
+    /// The beginning of a namespace that isn't new.
+    pub fn known_root(&self, namespace: &Namespace) -> Option<Place> {
+        self.roots.get(namespace).map(|&node| Place { node, depth: 0 })
     }
 
     /// Where a released hit's cursor is now, or nothing if its place was evicted.
@@ -79,6 +80,9 @@ impl Tree {
     /// Leading pages of the path to `place` that live in a tier.
     pub fn resident_depth(&self, place: Place, tier: Tier) -> u32 {
         let mut node = place.node;
+        if self.resident(tier) == 0 {
+            return 0;
+        }
         loop {
             let n = &self.arena[node];
             if n.is_root() {
@@ -118,11 +122,7 @@ impl Tree {
 
     /// Whose place it is.
     pub fn namespace(&self, place: Place) -> Option<&Namespace> {
-        let mut node = place.node;
-        while !self.arena[node].is_root() {
-            node = self.arena[node].parent;
-        }
-        self.arena[node].namespace.as_deref()
+        self.arena[self.arena[place.node].root].namespace.as_deref()
     }
 
     /// What the digest of the page after `place` is continued from.
