@@ -129,7 +129,7 @@ fn an_empty_salt_is_no_salt() {
     let none = Namespace { extra_key: Some("k".into()), ..Namespace::default() };
     let empty = Namespace { salt: Some(String::new()), ..none.clone() };
     assert_eq!(none.seed(), empty.seed());
-    assert_eq!(empty.clone().canonical(), none);
+    assert_eq!(*empty.canonical(), none);
     let bare = Namespace { salt: Some(String::new()), ..Namespace::default() };
     assert_eq!(bare.seed(), None);
     assert_ne!(Namespace { extra_key: Some(String::new()), ..Namespace::default() }.seed(), None);

@@ -10,6 +10,7 @@
 
 use crate::page::{PageSize, Tokens};
 use sha2::{Digest as _, Sha256};
+use std::borrow::Cow;
 
 /// A page's place in the chain: 32 raw bytes, never text.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -91,9 +92,12 @@ impl Namespace {
 
     /// The same namespace in the one form that the tree compares: an empty salt is no salt.
     #[must_use]
-    pub fn canonical(mut self) -> Self {
-        self.salt = self.salt.filter(|s| !s.is_empty());
-        self
+    pub fn canonical(&self) -> Cow<'_, Self> {
+        if self.salt.as_deref() == Some("") {
+            Cow::Owned(Self { salt: None, ..self.clone() })
+        } else {
+            Cow::Borrowed(self)
+        }
     }
 }
 

@@ -27,6 +27,7 @@ mod hit;
 pub mod host;
 pub mod identity;
 pub mod ids;
+mod lanes;
 pub mod page;
 mod path;
 pub mod pool;

@@ -4,6 +4,7 @@
 //! On error: [`Tokens::checked`] names a negative token and its position.
 
 use crate::error::{Result, argument};
+use crate::lanes::{self, Word};
 use std::num::NonZeroU32;
 use std::ops::Range;
 
@@ -35,8 +36,8 @@ impl PageSize {
     }
 }
 
-/// The widest token that fits in the narrow form.
-const NARROW_MAX: u64 = u32::MAX as u64;
+/// The largest token that the tree keeps in 32 bits. One bit stays free: a negative int32 equals no token.
+const NARROW_MAX: u64 = i32::MAX as u64;
 
 /// A borrowed run of tokens.
 #[derive(Clone, Copy, Debug)]
@@ -71,17 +72,31 @@ impl Tokens<'_> {
     /// When a token is negative.
     pub fn checked(self) -> Result<Self> {
         let negative = match self {
-            Self::I32(s) => s.iter().position(|&t| t < 0).map(|i| (i, i64::from(s[i]))),
-            Self::I64(s) => s.iter().position(|&t| t < 0).map(|i| (i, s[i])),
+            Self::I32(s) => lanes::overlay(s) > i64::MAX as u64,
+            Self::I64(s) => lanes::overlay(s) > i64::MAX as u64,
             // Our own wide form comes from checked int64 tokens.
+            Self::U32(_) | Self::U64(_) => false,
+        };
+        if negative { self.refuse_negative() } else { Ok(self) }
+    }
+
+    /// The same for tokens of which those before `at` were found in the tree.
+    pub(crate) fn checked_from(self, at: usize) -> Result<()> {
+        match self.from(at).checked() {
+            Ok(_) => Ok(()),
+            Err(_) => self.refuse_negative().map(|_| ()),
+        }
+    }
+
+    #[cold]
+    fn refuse_negative(self) -> Result<Self> {
+        let first = match self {
+            Self::I32(s) => s.iter().position(|&t| t < 0).map(|at| (at, i64::from(s[at]))),
+            Self::I64(s) => s.iter().position(|&t| t < 0).map(|at| (at, s[at])),
             Self::U32(_) | Self::U64(_) => None,
         };
-        match negative {
-            Some((at, token)) => {
-                argument("tokens", format!("tokens must not be negative: token {token} at position {at}"))
-            }
-            None => Ok(self),
-        }
+        let (at, token) = first.unwrap_or_default();
+        argument("tokens", format!("tokens must not be negative: token {token} at position {at}"))
     }
 
     /// Number of tokens.
@@ -116,83 +131,46 @@ impl Tokens<'_> {
 
     /// Calls `f` with every token in order.
     pub fn for_each(self, mut f: impl FnMut(u64)) {
-        each_width!(self, s => s.iter().for_each(|&t| f(word(t))));
+        each_width!(self, s => s.iter().for_each(|&t| f(t.word())));
     }
 
     /// Whether every token fits into 32 bits.
     pub fn is_narrow(self) -> bool {
-        match self {
-            Self::I32(_) | Self::U32(_) => true,
-            Self::I64(s) => s.iter().all(|&t| word(t) <= NARROW_MAX),
-            Self::U64(s) => s.iter().all(|&t| t <= NARROW_MAX),
+        each_width!(self, s => u32::try_from(lanes::overlay(s)).is_ok())
+    }
+
+    /// Tokens that both runs begin with. A negative token equals none.
+    pub fn common(self, stored: &OwnedTokens) -> usize {
+        self.common_from(stored, 0)
+    }
+
+    /// The same, with what is stored from one position on.
+    pub(crate) fn common_from(self, stored: &OwnedTokens, at: usize) -> usize {
+        match stored {
+            OwnedTokens::Narrow(stored) => each_width!(self, s => lanes::common(s, &stored[at..])),
+            OwnedTokens::Wide(stored) => each_width!(self, s => lanes::common(s, &stored[at..])),
         }
     }
 
-    /// Tokens that both runs begin with.
-    pub fn common(self, other: Tokens<'_>) -> usize {
-        each_width!(self, a => each_width!(other, b => common(a, b)))
+    /// A hash of all the tokens, whatever their width.
+    pub(crate) fn mix(self, seed: u64) -> u64 {
+        each_width!(self, s => lanes::mix(s, seed))
     }
 
     /// An owned copy, narrow where all tokens fit.
     pub fn to_owned(self) -> OwnedTokens {
-        let narrow = self.is_narrow();
-        let (mut small, mut large) = (Vec::new(), Vec::new());
-        if narrow {
-            small.reserve_exact(self.len());
-            #[expect(clippy::cast_possible_truncation, reason = "is_narrow() looked at every token")]
-            self.for_each(|t| small.push(t as u32));
-            OwnedTokens::Narrow(small)
+        each_width!(self, s => if lanes::overlay(s) <= NARROW_MAX {
+            OwnedTokens::Narrow(lanes::lower(s))
         } else {
-            large.reserve_exact(self.len());
-            self.for_each(|t| large.push(t));
-            OwnedTokens::Wide(large)
-        }
+            OwnedTokens::Wide(s.iter().map(|token| token.word()).collect())
+        })
     }
-}
-
-/// Widths are compared as 64-bit words; tokens are never negative, so signs need no care.
-trait Word: Copy {
-    fn word(self) -> u64;
-}
-
-macro_rules! words {
-    ($($t:ty),*) => {$(
-        impl Word for $t {
-            #[inline]
-            #[allow(clippy::cast_sign_loss, clippy::cast_lossless, reason = "tokens were checked to be non-negative")]
-            fn word(self) -> u64 {
-                self as u64
-            }
-        }
-    )*};
-}
-words!(i32, i64, u32, u64);
-
-#[inline]
-fn word<T: Word>(token: T) -> u64 {
-    token.word()
-}
-
-/// Length of the common head, found in strides that the compiler turns into vector compares.
-fn common<A: Word, B: Word>(a: &[A], b: &[B]) -> usize {
-    const STRIDE: usize = 32;
-    let most = a.len().min(b.len());
-    let (a, b) = (&a[..most], &b[..most]);
-    let mut at = 0;
-    for (x, y) in a.chunks_exact(STRIDE).zip(b.chunks_exact(STRIDE)) {
-        let differs = x.iter().zip(y).fold(0, |d, (&p, &q)| d | (word(p) ^ word(q)));
-        if differs != 0 {
-            break;
-        }
-        at += STRIDE;
-    }
-    at + a[at..].iter().zip(&b[at..]).take_while(|&(&p, &q)| word(p) == word(q)).count()
 }
 
 /// The tree's own copy of tokens: 4 bytes each where all of them fit, else 8.
 #[derive(Clone, Debug)]
 pub enum OwnedTokens {
-    /// Every token fits into 32 bits.
+    /// Every token fits into 31 bits.
     Narrow(Vec<u32>),
     /// At least one does not (multimodal sentinels).
     Wide(Vec<u64>),

@@ -5,6 +5,7 @@
 
 use crate::errors::{OrRaise, raise};
 use crate::load::{Load, seconds};
+use crate::process::Origin;
 use crate::reader::Reader;
 use crate::tokens::{TokenBuffer, slot_bytes, slots};
 use hicache_core::assemble::DevicePlane;
@@ -32,7 +33,7 @@ pub struct Cache {
     core: ManuallyDrop<HiCache>,
     /// Keeps the device memory: the engine's tensors.
     _keep: Py<PyAny>,
-    process: u32,
+    origin: Origin,
 }
 
 /// A released hit's place.
@@ -50,7 +51,7 @@ impl Place {
 impl Drop for Cache {
     fn drop(&mut self) {
         // A forked child has the memory, but not the threads that dropping would wait for.
-        if std::process::id() == self.process {
+        if self.origin.is_here() {
             // SAFETY: never used again: we are being dropped.
             #[allow(unsafe_code)]
             unsafe {
@@ -113,7 +114,7 @@ impl Cache {
         // SAFETY: `keep` holds the tensors whose addresses `device` names until the core is dropped.
         #[allow(unsafe_code)]
         let core = unsafe { HiCache::over_memory(config, &device, storage) }.or_raise(py)?;
-        Ok(Self { core: ManuallyDrop::new(core), _keep: keep, process: std::process::id() })
+        Ok(Self { core: ManuallyDrop::new(core), _keep: keep, origin: Origin::here() })
     }
 
     #[pyo3(signature = (tokens, extra_key, salt, adapter, after, limit, at))]
@@ -143,7 +144,7 @@ impl Cache {
     }
 
     fn hit_slots<'py>(&self, py: Python<'py>, hit: u64) -> PyResult<Bound<'py, PyByteArray>> {
-        Ok(slot_bytes(py, &self.core.hit_slots(HitId(hit)).or_raise(py)?))
+        slot_bytes(py, &self.core.hit_slots(HitId(hit)).or_raise(py)?)
     }
 
     fn prefetch(&mut self, py: Python<'_>, hit: u64) -> PyResult<bool> {
@@ -162,12 +163,12 @@ impl Cache {
         let core = self.core(py)?;
         let loaded = core.load(&hits, given.as_deref()).or_raise(py)?;
         let progress = Arc::clone(core.progress(Direction::In));
-        Ok((Load::new(loaded.ticket, progress), slot_bytes(py, &loaded.unused)))
+        Ok((Load::new(loaded.ticket, progress), slot_bytes(py, &loaded.unused)?))
     }
 
     fn allocate<'py>(&mut self, py: Python<'py>, pages: usize) -> PyResult<Option<Bound<'py, PyByteArray>>> {
         let slots = self.core(py)?.allocate(pages).or_raise(py)?;
-        Ok(slots.map(|slots| slot_bytes(py, &slots)))
+        slots.map(|slots| slot_bytes(py, &slots)).transpose()
     }
 
     fn insert<'py>(
@@ -180,7 +181,7 @@ impl Cache {
         let buffer = TokenBuffer::get(tokens, "tokens")?;
         let given = slots(given, "slots")?;
         let done = self.core(py)?.insert(HitId(hit), buffer.view(), &given).or_raise(py)?;
-        Ok((done.depth, slot_bytes(py, &done.slots), slot_bytes(py, &done.duplicates)))
+        Ok((done.depth, slot_bytes(py, &done.slots)?, slot_bytes(py, &done.duplicates)?))
     }
 
     fn free(&mut self, py: Python<'_>, given: &Bound<'_, PyAny>) -> PyResult<()> {
@@ -195,7 +196,7 @@ impl Cache {
     fn evict<'py>(&mut self, py: Python<'py>, host: bool, pages: usize) -> PyResult<Bound<'py, PyByteArray>> {
         let tier = if host { Tier::Host } else { Tier::Device };
         let slots = self.core(py)?.evict(tier, pages).or_raise(py)?;
-        Ok(slot_bytes(py, &slots))
+        slot_bytes(py, &slots)
     }
 
     fn ready(&mut self, py: Python<'_>) -> PyResult<Counts> {
@@ -249,7 +250,7 @@ impl Cache {
 impl Cache {
     /// The core, unless a fork brought it here: its threads did not come along.
     fn core(&mut self, py: Python<'_>) -> PyResult<&mut HiCache> {
-        if std::process::id() == self.process {
+        if self.origin.is_here() {
             return Ok(&mut self.core);
         }
         Err(raise(py, &Error::Forked))

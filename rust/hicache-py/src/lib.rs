@@ -6,6 +6,7 @@
 //! | `cache` | the verbs, in path order |
 //! | `load` | waiting for layers, without the cache and without the GIL |
 //! | `stats` | counters as a dictionary |
+//! | `process` | on which side of a fork we are |
 //! | `errors` | one match from the core's errors to exceptions |
 //! | `reader` | what would hit, from any thread |
 //! | `replay` | traces through the real tree |
@@ -14,6 +15,7 @@
 mod cache;
 mod errors;
 mod load;
+mod process;
 mod reader;
 mod replay;
 mod stats;

@@ -6,7 +6,7 @@ use crate::errors::OrRaise;
 use hicache_core::Error;
 use hicache_core::ids::Slot;
 use hicache_core::page::Tokens;
-use pyo3::buffer::{Element, PyBuffer};
+use pyo3::buffer::{Element, PyBuffer, PyUntypedBuffer};
 use pyo3::prelude::*;
 use pyo3::types::PyByteArray;
 
@@ -19,11 +19,15 @@ pub enum TokenBuffer {
 
 impl TokenBuffer {
     pub fn get(value: &Bound<'_, PyAny>, argument: &'static str) -> PyResult<Self> {
-        if let Ok(buffer) = PyBuffer::<i32>::get(value) {
-            return check(value.py(), &buffer, argument).map(|()| Self::I32(buffer));
-        }
-        if let Ok(buffer) = PyBuffer::<i64>::get(value) {
-            return check(value.py(), &buffer, argument).map(|()| Self::I64(buffer));
+        if let Ok(buffer) = PyUntypedBuffer::get(value) {
+            // By size first: a refused type costs as much as the rest of a call.
+            if buffer.item_size() == size_of::<i32>() {
+                if let Ok(buffer) = buffer.into_typed::<i32>() {
+                    return check(value.py(), &buffer, argument).map(|()| Self::I32(buffer));
+                }
+            } else if let Ok(buffer) = buffer.into_typed::<i64>() {
+                return check(value.py(), &buffer, argument).map(|()| Self::I64(buffer));
+            }
         }
         // An empty `array` has no memory at all, which typed buffers refuse.
         let code = value.getattr("typecode").and_then(|code| code.extract::<char>());
@@ -73,25 +77,29 @@ fn slice<T: Element>(buffer: &PyBuffer<T>) -> &[T] {
 /// Slots from an int32/int64 buffer.
 pub fn slots(value: &Bound<'_, PyAny>, argument: &'static str) -> PyResult<Vec<Slot>> {
     let buffer = TokenBuffer::get(value, argument)?;
-    let mut slots = Vec::with_capacity(buffer.view().len());
+    let numbers = buffer.view();
+    let mut over = 0;
+    let mut slots = Vec::with_capacity(numbers.len());
+    #[expect(clippy::cast_possible_truncation, reason = "`over` tells")]
+    numbers.for_each(|slot| {
+        over |= slot >> 32;
+        slots.push(Slot(slot as u32));
+    });
+    if over == 0 {
+        return Ok(slots);
+    }
+    let signed = |slot: u64| slot.cast_signed();
     let mut wrong = None;
-    let mut put = |slot: i64| match u32::try_from(slot) {
-        Ok(slot) => slots.push(Slot(slot)),
-        Err(_) => wrong = Some(slot),
-    };
-    match &buffer {
-        TokenBuffer::I32(buffer) => slice(buffer).iter().for_each(|&slot| put(slot.into())),
-        TokenBuffer::I64(buffer) => slice(buffer).iter().for_each(|&slot| put(slot)),
-        TokenBuffer::Empty => {}
-    }
-    match wrong {
-        Some(slot) => refuse(value.py(), argument, format!("{slot} is no slot")),
-        None => Ok(slots),
-    }
+    numbers.for_each(|slot| wrong = wrong.or((slot >> 32 != 0).then_some(signed(slot))));
+    refuse(value.py(), argument, format!("{} is no slot", wrong.unwrap_or_default()))
 }
 
 /// Slots as a byte array of int32, in the machine's order.
-pub fn slot_bytes<'py>(py: Python<'py>, slots: &[Slot]) -> Bound<'py, PyByteArray> {
-    let bytes: Vec<u8> = slots.iter().flat_map(|slot| slot.0.to_ne_bytes()).collect();
-    PyByteArray::new(py, &bytes)
+pub fn slot_bytes<'py>(py: Python<'py>, slots: &[Slot]) -> PyResult<Bound<'py, PyByteArray>> {
+    PyByteArray::new_with(py, size_of_val(slots), |bytes| {
+        for (bytes, slot) in bytes.as_chunks_mut::<4>().0.iter_mut().zip(slots) {
+            *bytes = slot.0.to_ne_bytes();
+        }
+        Ok(())
+    })
 }

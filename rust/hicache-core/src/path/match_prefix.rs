@@ -24,17 +24,18 @@ impl HiCache {
         at: f64,
     ) -> Result<HitId> {
         self.open()?;
-        let tokens = tokens.checked()?;
-        let namespace = namespace.clone().canonical();
-        let start = self.start(&namespace, after)?;
-        self.now = self.now.max(at);
+        let start = self.start(tokens, &namespace.canonical(), after)?;
         let size = self.config.page_size.tokens();
         let may_hit = self.config.page_size.pages(tokens.len().min(limit)) * size;
         let key = tokens.range(0..may_hit);
 
         let found = self.tree.walk(start, key);
+        let matched = (found.usable - start.depth) as usize * size;
+        // What equals tokens of the tree is not negative: only the rest is still to be looked at.
+        tokens.checked_from(matched)?;
+        self.now = self.now.max(at);
         self.tree.touch_matched(found.place);
-        let rest = key.from((found.usable - start.depth) as usize * size).to_owned();
+        let rest = key.from(matched).to_owned();
         let (pin, also) = self.hold_softly(found.place);
         self.hits_made += 1;
         // A number that no other cache of the process gives out, for the first 2^44 hits of each.
@@ -55,7 +56,8 @@ impl HiCache {
         Ok(id)
     }
 
-    fn start(&mut self, namespace: &Namespace, after: Option<Cursor>) -> Result<Place> {
+    /// Where the tokens begin. Nothing is made for tokens that are refused.
+    fn start(&mut self, tokens: Tokens<'_>, namespace: &Namespace, after: Option<Cursor>) -> Result<Place> {
         match after {
             Some(cursor) if cursor.cache.is_some_and(|cache| cache != self.serial) => {
                 argument("after", "is a hit of another cache")
@@ -67,7 +69,10 @@ impl HiCache {
                 }
                 Ok(place)
             }
-            _ => Ok(self.tree.root(namespace)),
+            _ => match self.tree.known_root(namespace) {
+                Some(root) => Ok(root),
+                None => tokens.checked().map(|_| self.tree.root(namespace)),
+            },
         }
     }
 

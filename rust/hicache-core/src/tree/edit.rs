@@ -92,6 +92,9 @@ impl Tree {
     /// Marks the end of a path as used now, in every tier it lives in.
     pub fn touch(&mut self, place: Place) {
         for tier in Tier::ALL {
+            if self.resident(tier) == 0 {
+                continue;
+            }
             // The end may live elsewhere only: then what of the path lives here was used.
             let mut node = place.node;
             while !self.arena[node].is_root() && self.arena[node].resident(tier) == 0 {
@@ -117,6 +120,7 @@ impl Tree {
         root.parts = vec![super::component::Part::default(); self.components.len()];
         root.namespace = Some(Box::new(namespace.clone()));
         let node = self.arena.insert(root);
+        self.arena[node].root = node;
         self.roots.insert(namespace.clone(), node);
         node
     }
@@ -168,6 +172,7 @@ impl Tree {
     /// A new leaf after `at`, which must be the end of an edge.
     fn append(&mut self, at: Place, tail: Tokens<'_>, tier: Tier, slots: &[Slot]) -> Place {
         let mut leaf = Node::new(at.node, at.depth, tail.to_owned());
+        leaf.root = self.arena[at.node].root;
         leaf.slots[tier as usize] = slots.to_vec();
         if self.hashing {
             leaf.digests = hash::chain(self.last_digest(at), tail, self.page_size);
@@ -211,6 +216,7 @@ impl Tree {
             let tail = node.prints.split_off(cut);
             head.prints = std::mem::replace(&mut node.prints, tail);
         }
+        head.root = node.root;
         head.children = 1;
         head.key_hash = node.key_hash;
         node.start = at.depth;

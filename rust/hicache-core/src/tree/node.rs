@@ -34,6 +34,8 @@ impl Link {
 #[derive(Debug)]
 pub(super) struct Node {
     pub parent: u32,
+    /// Where its path begins: a root's own index.
+    pub root: u32,
     /// Pages from the root to the edge's first page.
     pub start: u32,
     pub tokens: OwnedTokens,
@@ -61,6 +63,7 @@ impl Node {
     pub fn new(parent: u32, start: u32, tokens: OwnedTokens) -> Self {
         Self {
             parent,
+            root: NIL,
             start,
             tokens,
             slots: [Vec::new(), Vec::new()],

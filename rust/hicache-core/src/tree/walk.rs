@@ -5,7 +5,6 @@ use super::node::NIL;
 use crate::hash::{Digest, Namespace};
 use crate::ids::{Cursor, Slot, Tier};
 use crate::page::Tokens;
-use std::hash::{BuildHasher as _, Hasher as _};
 use std::ops::Range;
 
 /// A place in the tree: after `depth` pages, on `node`'s edge (or at a root, with depth 0).
@@ -30,11 +29,12 @@ pub struct Found {
 impl Tree {
     /// The beginning of a namespace; made when it is new.
     pub fn root(&mut self, namespace: &Namespace) -> Place {
-        let node = match self.roots.get(namespace) {
-            Some(&node) => node,
-            None => self.make_root(namespace),
-        };
-        Place { node, depth: 0 }
+        self.known_root(namespace).unwrap_or_else(|| Place { node: self.make_root(namespace), depth: 0 })
+    }
+
+    /// The beginning of a namespace that isn't new.
+    pub fn known_root(&self, namespace: &Namespace) -> Option<Place> {
+        self.roots.get(namespace).map(|&node| Place { node, depth: 0 })
     }
 
     /// Where a released hit's cursor is now, or nothing if its place was evicted.
@@ -63,22 +63,15 @@ impl Tree {
     pub fn walk(&self, from: Place, key: Tokens<'_>) -> Found {
         let pages = self.page_size.pages(key.len());
         let mut at = from;
-        let mut done = 0;
-        while done < pages {
-            let node = &self.arena[at.node];
-            let offset = at.depth - node.start;
-            if at.depth < node.end() && !node.is_root() {
-                let same = self.same_pages(at.node, offset, key, done);
-                at.depth += same;
-                done += same as usize;
-                if at.depth < self.arena[at.node].end() {
-                    break;
-                }
-            } else if let Some(child) = self.child(at.node, self.page(key, done)) {
-                at.node = child;
-            } else {
-                break;
-            }
+        let node = &self.arena[at.node];
+        if !node.is_root() && at.depth < node.end() {
+            at.depth += self.same_pages(at.node, at.depth - node.start, key, 0);
+        }
+        let mut done = (at.depth - from.depth) as usize;
+        while done < pages && at.depth == self.arena[at.node].end() {
+            let Some((child, same)) = self.enter_child(at.node, key, done) else { break };
+            at = Place { node: child, depth: at.depth + same };
+            done += same as usize;
         }
         // A node was entered only if its first page is the key's next, so `at` is never at an edge's start.
         let (device, usable) = self.vote(at, self.resident_depth(at, Tier::Device));
@@ -88,6 +81,9 @@ impl Tree {
     /// Leading pages of the path to `place` that live in a tier.
     pub fn resident_depth(&self, place: Place, tier: Tier) -> u32 {
         let mut node = place.node;
+        if self.resident(tier) == 0 {
+            return 0;
+        }
         loop {
             let n = &self.arena[node];
             if n.is_root() {
@@ -127,11 +123,7 @@ impl Tree {
 
     /// Whose place it is.
     pub fn namespace(&self, place: Place) -> Option<&Namespace> {
-        let mut node = place.node;
-        while !self.arena[node].is_root() {
-            node = self.arena[node].parent;
-        }
-        self.arena[node].namespace.as_deref()
+        self.arena[self.arena[place.node].root].namespace.as_deref()
     }
 
     /// What the digest of the page after `place` is continued from.
@@ -177,22 +169,29 @@ impl Tree {
     #[expect(clippy::cast_possible_truncation, reason = "an edge has fewer than 2^32 pages")]
     pub(super) fn same_pages(&self, node: u32, offset: u32, key: Tokens<'_>, page: usize) -> u32 {
         let size = self.page_size.tokens();
-        let edge = self.arena[node].tokens.view().from(offset as usize * size);
-        self.page_size.pages(edge.common(key.from(page * size))) as u32
+        let same = key.from(page * size).common_from(&self.arena[node].tokens, offset as usize * size);
+        self.page_size.pages(same) as u32
     }
 
     pub(super) fn child(&self, parent: u32, page: Tokens<'_>) -> Option<u32> {
-        let found = self.children.find(child_hash(parent, page), |&node| {
-            self.arena[node].parent == parent && self.arena[node].tokens.view().common(page) == page.len()
+        self.enter_child(parent, page, 0).map(|(child, _)| child)
+    }
+
+    /// The child whose edge begins with the key's page `page`, and how many pages they have in common.
+    /// What tells whether it is the one is the comparison that counts them.
+    fn enter_child(&self, parent: u32, key: Tokens<'_>, page: usize) -> Option<(u32, u32)> {
+        let mut same = 0;
+        let child = self.children.find(child_hash(parent, self.page(key, page)), |&node| {
+            self.arena[node].parent == parent && {
+                same = self.same_pages(node, 0, key, page);
+                same > 0
+            }
         });
-        found.copied()
+        child.map(|&child| (child, same))
     }
 }
 
 /// Hash of (parent, first page), whatever the width of the tokens. Equality is decided by the tokens.
 pub(super) fn child_hash(parent: u32, page: Tokens<'_>) -> u64 {
-    let mut hasher = foldhash::fast::FixedState::default().build_hasher();
-    hasher.write_u32(parent);
-    page.for_each(|token| hasher.write_u64(token));
-    hasher.finish()
+    page.mix(u64::from(parent))
 }

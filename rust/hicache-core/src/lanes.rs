@@ -1,0 +1,114 @@
+//! Passes over runs of tokens, compiled for the vector units that the machine has.
+//!
+//! Knows integers of two widths; refuses to know what a page is. What looks at all tokens of a key is here,
+//! so that a call costs little more than reading the key. On error: nothing here fails.
+#![expect(clippy::inline_always, reason = "what isn't inlined is compiled for the oldest machine")]
+
+use multiversion::multiversion;
+
+/// Tokens that are compared between two looks at the result.
+const STRIDE: usize = 32;
+/// The same near the end, or near the first difference.
+const SHORT: usize = 8;
+
+/// A token as a 64-bit word; a negative one becomes a word that no token has.
+pub(crate) trait Word: Copy {
+    fn word(self) -> u64;
+}
+
+macro_rules! words {
+    ($($token:ty),*) => {$(
+        impl Word for $token {
+            #[inline(always)]
+            #[allow(clippy::cast_sign_loss, clippy::cast_lossless, reason = "negative tokens keep their sign bit")]
+            fn word(self) -> u64 {
+                self as u64
+            }
+        }
+    )*};
+}
+words!(i32, i64, u32, u64);
+
+/// A caller's token beside a stored one.
+pub(crate) trait Against<Stored>: Copy {
+    /// The narrowest word in which the two can be told apart.
+    type Bits: Default + PartialEq + std::ops::BitOr<Output = Self::Bits>;
+    /// Zero if they are equal.
+    fn differs(self, stored: Stored) -> Self::Bits;
+}
+
+macro_rules! against {
+    ($($token:ty, $stored:ty, $bits:ty);*) => {$(
+        impl Against<$stored> for $token {
+            type Bits = $bits;
+            #[inline(always)]
+            #[allow(clippy::cast_sign_loss, clippy::cast_lossless, reason = "see `Word`")]
+            #[allow(trivial_numeric_casts, reason = "of all pairs, some have one width")]
+            fn differs(self, stored: $stored) -> $bits {
+                self as $bits ^ stored as $bits
+            }
+        }
+    )*};
+}
+// A negative int32 has a bit that no narrow token has, so that 32 bits are enough for it.
+against!(i32, u32, u32; u32, u32, u32; i64, u32, u64; u64, u32, u64);
+against!(i32, u64, u64; u32, u64, u64; i64, u64, u64; u64, u64, u64);
+
+/// Tokens that both runs begin with.
+#[multiversion(targets("x86_64+avx2"))]
+pub(crate) fn common<A: Against<B>, B: Copy>(tokens: &[A], stored: &[B]) -> usize {
+    let most = tokens.len().min(stored.len());
+    let (tokens, stored) = (&tokens[..most], &stored[..most]);
+    let mut at = STRIDE * equal_runs::<A, B, STRIDE>(tokens, stored);
+    at += SHORT * equal_runs::<A, B, SHORT>(&tokens[at..], &stored[at..]);
+    at + equal_runs::<A, B, 1>(&tokens[at..], &stored[at..])
+}
+
+#[inline(always)]
+fn equal_runs<A: Against<B>, B: Copy, const N: usize>(tokens: &[A], stored: &[B]) -> usize {
+    let runs = tokens.as_chunks::<N>().0.iter().zip(stored.as_chunks::<N>().0);
+    let equal = runs.take_while(|&(a, b)| {
+        let differs = a.iter().zip(b).fold(A::Bits::default(), |d, (&p, &q)| d | p.differs(q));
+        differs == A::Bits::default()
+    });
+    equal.count()
+}
+
+/// All tokens laid over each other: its highest bit tells whether one is negative, its upper half whether
+/// one is wide.
+#[multiversion(targets("x86_64+avx2"))]
+pub(crate) fn overlay<A: Word>(tokens: &[A]) -> u64 {
+    tokens.iter().fold(0, |bits, &token| bits | token.word())
+}
+
+/// The lower halves.
+#[multiversion(targets("x86_64+avx2"))]
+#[expect(clippy::cast_possible_truncation, reason = "the lower half is asked for")]
+pub(crate) fn lower<A: Word>(tokens: &[A]) -> Vec<u32> {
+    tokens.iter().map(|&token| token.word() as u32).collect()
+}
+
+/// A hash of all the words. Pairs are multiplied independently of each other, each under its own key.
+pub(crate) fn mix<A: Word>(tokens: &[A], seed: u64) -> u64 {
+    const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
+    const OTHER: u64 = 0xD6E8_FEB8_6659_FD93;
+    let (pairs, last) = tokens.as_chunks::<2>();
+    let mut key = STEP;
+    let mut sum = 0_u64;
+    for &[a, b] in pairs {
+        sum = sum.wrapping_add(folded(a.word() ^ key, b.word() ^ key.rotate_left(32)));
+        key = key.wrapping_add(OTHER);
+    }
+    for token in last {
+        sum = sum.wrapping_add(folded(token.word() ^ key, OTHER));
+    }
+    folded(sum ^ STEP, seed ^ OTHER)
+}
+
+/// Both halves of the product.
+#[inline(always)]
+#[expect(clippy::cast_possible_truncation, reason = "the halves are taken apart")]
+fn folded(a: u64, b: u64) -> u64 {
+    let product = u128::from(a) * u128::from(b);
+    product as u64 ^ (product >> 64) as u64
+}
