@@ -1,4 +1,4 @@
-//! The baseline: one hash-map entry a page, keyed by (page before, tokens), and a scan for the oldest leaf.
+//! The baseline: one hash-map entry a page, keyed by (page before, tokens), and leaves sorted by last use.
 //! What an engine without a radix tree does: simple, right, and a hash of every page at every call.
 
 use std::collections::{BTreeSet, HashMap};
@@ -9,7 +9,7 @@ const START: u32 = u32::MAX;
 #[derive(Default)]
 pub struct Naive {
     pages: HashMap<(u32, Vec<u32>), u32>,
-    /// Per page: the page before, its tokens, its children, when it was used, its slot.
+    /// Per page: the page before, its tokens, its children, when it was used.
     entries: Vec<Option<Entry>>,
     free: Vec<u32>,
     /// Leaves by last use.

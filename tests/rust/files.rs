@@ -146,19 +146,18 @@ fn another_identity_finds_nothing_and_reads_nothing() {
 }
 
 #[test]
-fn remains_of_the_dead_vanish_and_those_of_the_living_stay() {
+fn remains_that_nobody_writes_any_more_vanish() {
     let (dir, store) = root();
     put(&store, 1);
     drop(store);
     let tmp = dir.path().join("tmp");
-    let mut child = std::process::Command::new("true").spawn().unwrap();
-    let dead = child.id();
-    child.wait().unwrap();
-    let (theirs, ours) = (tmp.join(format!("{dead}-0")), tmp.join(format!("{}-77", std::process::id())));
-    fs::write(&theirs, "half a page").unwrap();
-    fs::write(&ours, "being written").unwrap();
+    // Of a process that had our number before the container was started anew, and of one elsewhere.
+    let (abandoned, fresh) = (tmp.join(format!("{}-0", std::process::id())), tmp.join("1-0-0"));
+    fs::write(&fresh, "being written").unwrap();
+    let hours_ago = std::time::SystemTime::now() - std::time::Duration::from_secs(7_200);
+    fs::File::create(&abandoned).unwrap().set_modified(hours_ago).unwrap();
     let store = FileStore::open(dir.path(), US).unwrap();
-    assert!(!theirs.exists() && ours.exists());
+    assert!(!abandoned.exists() && fresh.exists());
     assert_eq!(get(&store, 1), Outcome::Hit);
 }
 

@@ -1,15 +1,16 @@
 //! The only place that touches copier and store: carries commands out, in order, and hands back what ended.
 //!
 //! Knows slots, addresses and keys; refuses to know the tree and requests.
-//! On error: a write that the bounded queue refuses completes at once as `Cancelled`.
+//! On error: a write that finds the bounded queue full waits here for its turn.
 
 use crate::command::Command;
 use crate::hash::Digest;
 use crate::host::{Layout, Slab};
 use crate::ids::Slot;
-use crate::storage::workers::Completion;
-use crate::storage::{Outcome, Page, Work, Workers};
+use crate::storage::workers::{Batch, Completion};
+use crate::storage::{Page, Work, Workers};
 use crate::transfer::{Copier, CopyJob, Direction, Progress};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -27,7 +28,13 @@ impl HostMemory {
         let runs = self.pools.iter().flat_map(|(layout, slab)| {
             layout.runs(slot.0).filter_map(|run| Some((slab.address(run.clone())?, run.len())))
         });
-        Page(runs.collect())
+        let page = Page(runs.collect());
+        debug_assert_eq!(
+            page.bytes(),
+            self.pools.iter().map(|(layout, _)| layout.page_bytes()).sum(),
+            "a slot's runs"
+        );
+        page
     }
 }
 
@@ -36,13 +43,14 @@ pub struct Executor {
     copier: Box<dyn Copier>,
     workers: Option<Workers>,
     memory: Arc<HostMemory>,
-    refused: Vec<Completion>,
+    /// Writes that found the queue full. Bounded by what the host has room for: each holds its slots.
+    waiting: VecDeque<Batch>,
 }
 
 impl Executor {
     /// Over one copier and, with storage, its workers.
     pub fn new(copier: Box<dyn Copier>, workers: Option<Workers>, memory: HostMemory) -> Self {
-        Self { copier, workers, memory: Arc::new(memory), refused: Vec::new() }
+        Self { copier, workers, memory: Arc::new(memory), waiting: VecDeque::new() }
     }
 
     /// Carries out all commands of a list, in order.
@@ -71,11 +79,13 @@ impl Executor {
 
     /// The next storage work that ended, in order of ending.
     pub fn completed(&mut self) -> Option<Completion> {
-        self.refused.pop().or_else(|| self.workers.as_ref()?.completed())
+        self.submit_waiting();
+        self.workers.as_ref()?.completed()
     }
 
     /// Ends the storage threads, waiting at most so long.
     pub fn close(&mut self, most: Duration) {
+        self.waiting.clear();
         if let Some(workers) = &mut self.workers {
             workers.close(most);
         }
@@ -86,13 +96,25 @@ impl Executor {
     }
 
     fn work(&mut self, id: u64, keys: Vec<Digest>, work: Work, cancel: Arc<AtomicBool>) {
-        let count = keys.len();
-        let taken = self.workers.as_ref().is_some_and(|workers| {
-            let memory = Arc::clone(&self.memory);
-            workers.submit(id, keys, work, cancel, memory)
-        });
-        if !taken {
-            self.refused.push(Completion { id, outcomes: vec![Outcome::Cancelled; count] });
+        let memory: Arc<HostMemory> = Arc::clone(&self.memory);
+        let batch = Batch { id, keys, work, cancel, memory };
+        match &self.workers {
+            // Writes go in their order: nobody overtakes those that wait.
+            Some(workers) if self.waiting.is_empty() => self.waiting.extend(workers.submit(batch)),
+            Some(_) if matches!(batch.work, Work::Put(_)) => self.waiting.push_back(batch),
+            Some(workers) => drop(workers.submit(batch)),
+            None => {}
+        }
+    }
+
+    /// Hands writes that found the queue full to it, as far as there is room now.
+    fn submit_waiting(&mut self) {
+        let Some(workers) = &self.workers else { return };
+        while let Some(batch) = self.waiting.pop_front() {
+            if let Some(batch) = workers.submit(batch) {
+                self.waiting.push_front(batch);
+                break;
+            }
         }
     }
 }

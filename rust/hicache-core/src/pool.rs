@@ -50,11 +50,6 @@ impl PoolSpec {
         Ok(Self { name: name.to_owned(), planes })
     }
 
-    /// Layers that read the pool: one more than the last one named.
-    pub fn layers(&self) -> u32 {
-        self.planes.last().map_or(0, |plane| plane.layer + 1)
-    }
-
     /// Payload of one page, in bytes, without any padding.
     pub fn page_bytes(&self, page_size: PageSize) -> usize {
         self.planes.iter().map(|plane| plane.bytes_per_token * page_size.tokens()).sum()

@@ -31,7 +31,7 @@ pub struct Stats {
     pub dropped_pages: u64,
     /// Pages written to storage, or found there already.
     pub stored_pages: u64,
-    /// Pages that were not written: the queue was full or the store failed.
+    /// Pages that the store failed to write, twice.
     pub store_failed_pages: u64,
     /// Pages asked for by prefetches.
     pub prefetch_asked_pages: u64,

@@ -67,7 +67,7 @@ fn check<T: Element>(py: Python<'_>, buffer: &PyBuffer<T>, argument: &'static st
 
 fn slice<T: Element>(buffer: &PyBuffer<T>) -> &[T] {
     // SAFETY: `check` saw a contiguous buffer of this element type, which CPython keeps exported while
-    // `buffer` lives; the GIL is held for the whole call, so that no Python code writes to it meanwhile.
+    // `buffer` lives. That nobody writes to it during the call is the caller's part, as documented.
     #[allow(unsafe_code)]
     unsafe {
         std::slice::from_raw_parts(buffer.buf_ptr().cast(), buffer.item_count())

@@ -46,9 +46,4 @@ impl Slab {
         // SAFETY: `run.start <= self.bytes`, checked above: inside the mapping or one past its end.
         Some(unsafe { self.base.add(run.start) })
     }
-
-    /// Size in bytes.
-    pub const fn bytes(&self) -> usize {
-        self.bytes
-    }
 }

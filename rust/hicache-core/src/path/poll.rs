@@ -6,6 +6,7 @@ use crate::flights::{Batch, Ready, What};
 use crate::ids::{HitId, Slot, Tier};
 use crate::storage::Outcome;
 use crate::transfer::Direction;
+use crate::tree::PinId;
 
 impl HiCache {
     /// How many leading transfers of each kind have ended.
@@ -65,12 +66,7 @@ impl HiCache {
     fn apply(&mut self, batch: Batch) {
         let outcomes = batch.outcomes.unwrap_or_default();
         match batch.what {
-            What::Store { host } => {
-                let stored = outcomes.iter().filter(|&&outcome| outcome == Outcome::Hit).count();
-                self.stats.stored_pages += stored as u64;
-                self.stats.store_failed_pages += (outcomes.len() - stored) as u64;
-                self.tree.unpin(host);
-            }
+            What::Store { host } => self.stored(host, &outcomes),
             What::Exists { hit, attempt } => {
                 if self.fetches(hit, attempt) {
                     self.count_faults(&outcomes);
@@ -90,6 +86,13 @@ impl HiCache {
                 }
             }
         }
+    }
+
+    fn stored(&mut self, host: PinId, outcomes: &[Outcome]) {
+        let stored = outcomes.iter().filter(|&&outcome| outcome == Outcome::Hit).count();
+        self.stats.stored_pages += stored as u64;
+        self.stats.store_failed_pages += (outcomes.len() - stored) as u64;
+        self.tree.unpin(host);
     }
 
     /// Hangs pages that were read below the hit's place; gives back the slots of those that can't be.
@@ -172,7 +175,7 @@ impl HiCache {
     /// A transfer that outlasted its deadline has landed after all: takes back what it owned.
     fn give_up(&mut self, batch: Batch) {
         match batch.what {
-            What::Store { host } => self.tree.unpin(host),
+            What::Store { host } => self.stored(host, &batch.outcomes.unwrap_or_default()),
             What::Read { slots, .. } => slots.into_iter().for_each(|slot| self.host.give_back(slot)),
             What::Exists { .. } => {}
         }

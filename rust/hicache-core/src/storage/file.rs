@@ -8,23 +8,37 @@
 //! offset  0       8        12      16        48     80            88         104
 //!         magic   version  codec   identity  key    payload size  checksum   payload ...
 //! ```
-//! The checksum is XXH3-128 over key and payload. Unbounded: sizes are for the slab store to keep.
+//! The checksum is XXH3-128 over key and payload. Unbounded: keep its size from outside.
 //! On error: opening names `storage` and what is wrong with the directory; later faults are outcomes.
 
 use super::{Outcome, Store};
 use crate::error::{Result, argument};
 use crate::hash::Digest;
 use crate::identity::{FORMAT, Fingerprint};
+use std::collections::hash_map::RandomState;
 use std::fs::{self, File};
+use std::hash::BuildHasher as _;
 use std::io::{ErrorKind, IoSlice, Read as _, Write as _};
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 use xxhash_rust::xxh3::Xxh3;
 
 const MAGIC: &[u8; 8] = b"HICACHE\n";
 const HEADER: usize = 104;
 /// No codec yet; the field is there for the first one.
 const CODEC_NONE: u32 = 0;
+
+/// Writing a page takes milliseconds: a temporary file that is so old is nobody's.
+const ABANDONED: Duration = Duration::from_secs(600);
+
+/// What our temporary files' names begin with. A process number alone is no name: it comes back after a
+/// restart of a container, and two containers that share the directory may have the same one.
+static OURS: LazyLock<String> = LazyLock::new(|| {
+    let nonce = RandomState::new().hash_one(std::time::SystemTime::now());
+    format!("{}-{nonce:016x}-", std::process::id())
+});
 
 /// A directory of pages of one identity.
 #[derive(Debug)]
@@ -35,7 +49,7 @@ pub struct FileStore {
 }
 
 impl FileStore {
-    /// Opens or makes the directory. Remains of processes that died are removed.
+    /// Opens or makes the directory. Remains of writes that nobody finished are removed.
     ///
     /// # Errors
     /// When `root` is a file, can't be made or can't be written to.
@@ -68,17 +82,17 @@ impl FileStore {
         // Two stores of one process may share the directory.
         static ATTEMPT: AtomicU64 = AtomicU64::new(0);
         let attempt = ATTEMPT.fetch_add(1, Ordering::Relaxed);
-        self.tmp.join(format!("{}-{attempt}", std::process::id()))
+        self.tmp.join(format!("{}{attempt}", *OURS))
     }
 
-    /// Removes temporary files whose process is gone. Without `/proc` nothing is known, and nothing removed.
+    /// Removes temporary files that nobody is writing any more. Processes of other machines and containers
+    /// can't be asked, so that age decides.
     fn remove_remains(&self) {
         let Ok(entries) = fs::read_dir(&self.tmp) else { return };
         for entry in entries.flatten() {
-            let name = entry.file_name();
-            let process = name.to_str().and_then(|name| name.split('-').next());
-            let alive = process.is_none_or(|process| Path::new("/proc").join(process).exists());
-            if Path::new("/proc/self").exists() && !alive {
+            let ours = entry.file_name().to_string_lossy().starts_with(OURS.as_str());
+            let age = entry.metadata().and_then(|data| data.modified()).ok().and_then(|at| at.elapsed().ok());
+            if !ours && age.is_some_and(|age| age > ABANDONED) {
                 // Somebody else may have been quicker.
                 let _ = fs::remove_file(entry.path());
             }

@@ -3,7 +3,7 @@
 //! They get keys and places in memory and give back outcomes, over lock-free queues; they know no tree,
 //! no slots, no requests. Reads go before writes: a waiting request before a background copy; of three or more threads one
 //! does nothing but read. The queue
-//! of writes is bounded: what doesn't fit is refused, never waited for.
+//! of writes is bounded: what doesn't fit is given back, never waited for. A write that fails is tried once more.
 //!
 //! A store that panics loses its batch (`Failed`), not its thread. A store that never returns keeps its
 //! thread and the memory of its batch; [`Workers::close`] doesn't wait for it beyond its deadline.
@@ -12,7 +12,7 @@
 use super::{Outcome, Store};
 use crate::error::{Result, argument};
 use crate::hash::Digest;
-use crossbeam_channel::{Receiver, Sender, bounded, select_biased, unbounded};
+use crossbeam_channel::{Receiver, Sender, TrySendError, bounded, select_biased, unbounded};
 use crossbeam_queue::SegQueue;
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -25,8 +25,17 @@ use std::time::{Duration, Instant};
 #[derive(Debug)]
 pub struct Page(pub Vec<(*mut u8, usize)>);
 
+impl Page {
+    /// Size of the payload.
+    pub fn bytes(&self) -> usize {
+        self.0.iter().map(|run| run.1).sum()
+    }
+}
+
 // SAFETY: the work that carries a page owns its slot until it completes; `memory` keeps it mapped.
 unsafe impl Send for Page {}
+// SAFETY: a shared page is never dereferenced: only the worker that owns its batch does that.
+unsafe impl Sync for Page {}
 
 /// What to do with a batch of keys.
 pub enum Work {
@@ -38,13 +47,18 @@ pub enum Work {
     Put(Vec<Page>),
 }
 
-struct Batch {
-    id: u64,
-    keys: Vec<Digest>,
-    work: Work,
-    cancel: Arc<AtomicBool>,
+/// A batch of work.
+pub struct Batch {
+    /// Names the completion.
+    pub id: u64,
+    /// In order.
+    pub keys: Vec<Digest>,
+    /// What to do with them.
+    pub work: Work,
+    /// Set when nobody waits any more.
+    pub cancel: Arc<AtomicBool>,
     /// Keeps the pages' memory mapped, should this batch outlive the cache.
-    _memory: Arc<dyn Any + Send + Sync>,
+    pub memory: Arc<dyn Any + Send + Sync>,
 }
 
 /// A batch that ended, with an outcome for each key.
@@ -86,18 +100,13 @@ impl Workers {
         Ok(Self { reads: Some(reads), writes: Some(writes), done, threads })
     }
 
-    /// Takes a batch; false if it is a write and the queue is full (or everything was closed).
-    pub fn submit(
-        &self,
-        id: u64,
-        keys: Vec<Digest>,
-        work: Work,
-        cancel: Arc<AtomicBool>,
-        memory: Arc<dyn Any + Send + Sync>,
-    ) -> bool {
-        let queue = if matches!(work, Work::Put(_)) { &self.writes } else { &self.reads };
-        let batch = Batch { id, keys, work, cancel, _memory: memory };
-        queue.as_ref().is_some_and(|queue| queue.try_send(batch).is_ok())
+    /// Takes a batch; gives a write back if the queue is full. After `close` batches are dropped.
+    pub fn submit(&self, batch: Batch) -> Option<Batch> {
+        let queue = if matches!(batch.work, Work::Put(_)) { &self.writes } else { &self.reads };
+        match queue.as_ref()?.try_send(batch) {
+            Err(TrySendError::Full(batch)) => Some(batch),
+            Ok(()) | Err(TrySendError::Disconnected(_)) => None,
+        }
     }
 
     /// The next batch that ended, in order of ending.
@@ -138,19 +147,35 @@ fn carry_out(
         };
         let Ok(batch) = batch else { continue };
         let id = batch.id;
-        done.push(Completion { id, outcomes: outcomes(store, batch) });
+        done.push(Completion { id, outcomes: outcomes(store, &batch) });
     }
 }
 
-fn outcomes(store: &dyn Store, batch: Batch) -> Vec<Outcome> {
-    let count = batch.keys.len();
+/// Outcomes of a batch. What a write fails once is tried once more.
+fn outcomes(store: &dyn Store, batch: &Batch) -> Vec<Outcome> {
     if batch.cancel.load(Ordering::Relaxed) {
-        return vec![Outcome::Cancelled; count];
+        return vec![Outcome::Cancelled; batch.keys.len()];
     }
-    let run = AssertUnwindSafe(|| match batch.work {
-        Work::Exists => store.exists(&batch.keys),
-        Work::Get(pages) => get(store, &batch.keys, &pages),
-        Work::Put(pages) => put(store, &batch.keys, &pages),
+    let all: Vec<usize> = (0..batch.keys.len()).collect();
+    let mut outcomes = attempt(store, batch, &all);
+    if matches!(batch.work, Work::Put(_)) && outcomes.contains(&Outcome::Failed) {
+        let failed: Vec<usize> = all.into_iter().filter(|&at| outcomes[at] == Outcome::Failed).collect();
+        let again = attempt(store, batch, &failed);
+        failed.into_iter().zip(again).for_each(|(at, outcome)| outcomes[at] = outcome);
+    }
+    outcomes
+}
+
+/// One try at some keys of a batch.
+fn attempt(store: &dyn Store, batch: &Batch, which: &[usize]) -> Vec<Outcome> {
+    let count = which.len();
+    let keys: Vec<Digest> = which.iter().map(|&at| batch.keys[at]).collect();
+    let some =
+        |pages: &'_ [Page]| -> Vec<Page> { which.iter().map(|&at| Page(pages[at].0.clone())).collect() };
+    let run = AssertUnwindSafe(|| match &batch.work {
+        Work::Exists => store.exists(&keys),
+        Work::Get(pages) => get(store, &keys, &some(pages)),
+        Work::Put(pages) => put(store, &keys, &some(pages)),
     });
     match catch_unwind(run) {
         Ok(outcomes) if outcomes.len() == count => outcomes,
@@ -171,7 +196,7 @@ fn get(store: &dyn Store, keys: &[Digest], pages: &[Page]) -> Vec<Outcome> {
         views.extend(pages.iter().map(view));
         return store.get(keys, &mut views);
     }
-    staged.extend(pages.iter().map(|page| vec![0; page.0.iter().map(|run| run.1).sum()]));
+    staged.extend(pages.iter().map(|page| vec![0; page.bytes()]));
     views.extend(staged.iter_mut().map(Vec::as_mut_slice));
     let outcomes = store.get(keys, &mut views);
     for (bytes, page) in staged.iter().zip(pages) {

@@ -62,9 +62,9 @@ impl Pins {
         self.entries.len() - self.free.len()
     }
 
-    #[expect(clippy::expect_used, reason = "receipts are unforgeable: T8")]
+    #[expect(clippy::expect_used, reason = "receipts are unforgeable: C4")]
     pub fn get(&self, id: u32) -> Pin {
-        self.entries[id as usize].expect("T8: receipt of a pin that is gone")
+        self.entries[id as usize].expect("C4: receipt of a pin that is gone")
     }
 
     fn insert(&mut self, pin: Pin) -> u32 {
