@@ -179,6 +179,7 @@ impl Tree {
         self.resident[tier as usize] += slots.len();
         let parent = &mut self.arena[at.node];
         parent.children += 1;
+        parent.heir = node;
         parent.resident_children[tier as usize] += 1;
         Place { node, depth: end }
     }
@@ -204,11 +205,16 @@ impl Tree {
         }
         head.root = node.root;
         head.children = 1;
+        head.heir = index;
         head.key_hash = node.key_hash;
         node.start = at.depth;
 
         self.leave(index);
         let head = self.arena.insert(head);
+        let above = self.arena[index].parent;
+        if self.arena[above].heir == index {
+            self.arena[above].heir = head;
+        }
         self.arena[index].parent = head;
         self.arena[index].key_hash = child_hash(head, self.page(self.arena[index].tokens.view(), 0));
         self.enter(head);

@@ -70,10 +70,10 @@ impl Tree {
         let ended = at.depth < self.arena[at.node].end();
         let mut next = if ended { None } else { self.likely_child(at.node, key, done) };
         while let Some(child) = next {
-            let whole = self.arena[child].pages();
+            let whole = self.page_size.pages(self.arena[child].tokens.len());
             // The one after is looked up before this edge is compared, so that the machine waits for both
             // at a time.
-            let after = self.likely_child(child, key, done + whole as usize);
+            let after = self.likely_child(child, key, done + whole);
             let same = self.same_pages(child, 0, key, done);
             if same == 0 {
                 next = self.child(at.node, self.page(key, done));
@@ -81,7 +81,7 @@ impl Tree {
             }
             at = Place { node: child, depth: at.depth + same };
             done += same as usize;
-            next = if same == whole { after } else { None };
+            next = if same as usize == whole { after } else { None };
         }
         // A node was entered only if its first page is the key's next, so `at` is never at an edge's start.
         Found { place: at, device: self.resident_depth(at, Tier::Device), usable: at.depth }
@@ -189,11 +189,14 @@ impl Tree {
         found.copied()
     }
 
-    /// The child whose edge begins with the key's page `page`, if the key has that page. Goes by the hash
-    /// of it: the comparison of the edge tells whether it is the one.
+    /// The child whose edge may begin with the key's page `page`, if the key has that page: an only child,
+    /// else one by the page's hash. The comparison of the edge tells whether it is the one.
     fn likely_child(&self, parent: u32, key: Tokens<'_>, page: usize) -> Option<u32> {
         if page >= self.page_size.pages(key.len()) {
             return None;
+        }
+        if let Some(only) = self.arena.only_child(parent) {
+            return Some(only);
         }
         let hash = child_hash(parent, self.page(key, page));
         let found = self.children.find(hash, |&node| {
