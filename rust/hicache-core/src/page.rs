@@ -185,6 +185,15 @@ impl OwnedTokens {
         }
     }
 
+    /// Number of tokens.
+    #[expect(clippy::len_without_is_empty, reason = "nobody asks")]
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Narrow(v) => v.len(),
+            Self::Wide(v) => v.len(),
+        }
+    }
+
     /// Keeps the first `tokens`.
     pub fn truncate(&mut self, tokens: usize) {
         match self {

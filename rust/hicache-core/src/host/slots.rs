@@ -10,6 +10,8 @@ enum State {
     Free,
     Out,
     Placed,
+    /// Out, and met by the check that is running.
+    Named,
 }
 
 /// The slots of one tier.
@@ -59,19 +61,29 @@ impl SlotPool {
 
     /// # Errors
     /// When a slot doesn't exist, is not out, or is named twice. Nothing was changed.
-    pub fn check_out(&self, name: &'static str, slots: &[Slot]) -> Result<()> {
-        let mut seen = hashbrown::HashSet::with_capacity(slots.len());
+    pub fn check_out(&mut self, name: &'static str, slots: &[Slot]) -> Result<()> {
+        // Each is marked when it is met, so that one that is named twice is met as marked.
+        let mut wrong = None;
+        let mut met = 0;
         for &slot in slots {
-            let why = match self.states.get(slot.0 as usize) {
-                None => format!("does not exist: the pool has {}", self.states.len()),
-                Some(State::Free) => "is free".to_owned(),
-                Some(State::Placed) => "belongs to a cached page".to_owned(),
-                Some(State::Out) if !seen.insert(slot) => "is named twice".to_owned(),
-                Some(State::Out) => continue,
-            };
-            return argument(name, format!("slot {} {why}", slot.0));
+            match self.states.get_mut(slot.0 as usize) {
+                Some(state) if *state == State::Out => *state = State::Named,
+                state => {
+                    wrong = Some((slot, state.map(|state| *state)));
+                    break;
+                }
+            }
+            met += 1;
         }
-        Ok(())
+        slots[..met].iter().for_each(|slot| self.states[slot.0 as usize] = State::Out);
+        let Some((slot, state)) = wrong else { return Ok(()) };
+        let why = match state {
+            None => format!("does not exist: the pool has {}", self.states.len()),
+            Some(State::Free) => "is free".to_owned(),
+            Some(State::Placed) => "belongs to a cached page".to_owned(),
+            Some(State::Named | State::Out) => "is named twice".to_owned(),
+        };
+        argument(name, format!("slot {} {why}", slot.0))
     }
 
     /// A page of the tree lives there from now on.

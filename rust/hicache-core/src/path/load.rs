@@ -62,7 +62,7 @@ impl HiCache {
         Ok(Loaded { ticket, unused })
     }
 
-    fn check_load(&self, ids: &[HitId], given: Option<&[Slot]>) -> Result<()> {
+    fn check_load(&mut self, ids: &[HitId], given: Option<&[Slot]>) -> Result<()> {
         let mut seen = hashbrown::HashSet::new();
         for &id in ids {
             if self.hit(id)?.loaded {

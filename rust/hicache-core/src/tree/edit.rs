@@ -188,6 +188,7 @@ impl Tree {
         self.note(node, 0..slots.len());
         let parent = &mut self.arena[at.node];
         parent.children += 1;
+        parent.heir = node;
         parent.resident_children[tier as usize] += 1;
         Place { node, depth: end }
     }
@@ -218,6 +219,7 @@ impl Tree {
         }
         head.root = node.root;
         head.children = 1;
+        head.heir = index;
         head.key_hash = node.key_hash;
         node.start = at.depth;
         let mut parts = std::mem::take(&mut node.parts);
@@ -226,6 +228,10 @@ impl Tree {
 
         self.leave(index);
         let head = self.arena.insert(head);
+        let above = self.arena[index].parent;
+        if self.arena[above].heir == index {
+            self.arena[above].heir = head;
+        }
         self.arena[index].parent = head;
         self.arena[index].key_hash = child_hash(head, self.page(self.arena[index].tokens.view(), 0));
         self.enter(head);

@@ -30,29 +30,32 @@ impl Link {
     pub const NONE: Self = Self { prev: NIL, next: NIL, list: 0 };
 }
 
-/// An edge of whole pages, and where each of them lives.
+/// An edge of whole pages, and where each of them lives. What a walk looks at is one cache line.
 #[derive(Debug)]
+#[repr(C)]
 pub(super) struct Node {
+    pub tokens: OwnedTokens,
+    /// Hash under which `children` holds the node.
+    pub key_hash: u64,
     pub parent: u32,
     /// Where its path begins: a root's own index.
     pub root: u32,
     /// Pages from the root to the edge's first page.
     pub start: u32,
-    pub tokens: OwnedTokens,
+    pub children: u32,
+    /// The child that came last. It may have gone since, and its index may be another node's now.
+    pub heir: u32,
+    /// First of the pins whose place is on this edge.
+    pub pins: u32,
     /// Slots of the leading pages, per tier.
     pub slots: [Vec<Slot>; 2],
     /// One per page where the tree hashes, else empty.
     pub digests: Vec<Digest>,
     /// Fingerprints, one per page where readers are told, else empty.
     pub prints: Vec<u64>,
-    pub children: u32,
     /// Children with at least one page in the tier.
     pub resident_children: [u32; 2],
     pub links: [Link; 2],
-    /// First of the pins whose place is on this edge.
-    pub pins: u32,
-    /// Hash under which `children` holds the node.
-    pub key_hash: u64,
     /// Per component besides FULL; empty in a tree that has none.
     pub parts: Vec<Part>,
     /// Only a root has one.
@@ -70,6 +73,7 @@ impl Node {
             digests: Vec::new(),
             prints: Vec::new(),
             children: 0,
+            heir: NIL,
             resident_children: [0; 2],
             links: [Link::NONE; 2],
             pins: NIL,
@@ -114,9 +118,10 @@ impl Node {
 }
 
 #[derive(Debug)]
+#[repr(C, align(64))]
 struct Entry {
-    generation: u32,
     node: Option<Node>,
+    generation: u32,
 }
 
 /// All nodes. A freed index is used again under a new generation.
@@ -160,6 +165,13 @@ impl Arena {
 
     pub fn holds(&self, index: u32) -> bool {
         self.entries.get(index as usize).is_some_and(|entry| entry.node.is_some())
+    }
+
+    /// The node's only child, if that is the one that came last.
+    pub fn only_child(&self, index: u32) -> Option<u32> {
+        let node = &self[index];
+        let heir = self.entries.get(node.heir as usize).filter(|_| node.children == 1)?.node.as_ref()?;
+        (heir.parent == index).then_some(node.heir)
     }
 
     pub fn len(&self) -> usize {

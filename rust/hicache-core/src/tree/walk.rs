@@ -61,17 +61,27 @@ impl Tree {
     /// One walk gives both answers: every page in the tree is on device or host, and the device's part of
     /// any path is a prefix of it. Other components vote on both.
     pub fn walk(&self, from: Place, key: Tokens<'_>) -> Found {
-        let pages = self.page_size.pages(key.len());
         let mut at = from;
         let node = &self.arena[at.node];
         if !node.is_root() && at.depth < node.end() {
             at.depth += self.same_pages(at.node, at.depth - node.start, key, 0);
         }
         let mut done = (at.depth - from.depth) as usize;
-        while done < pages && at.depth == self.arena[at.node].end() {
-            let Some((child, same)) = self.enter_child(at.node, key, done) else { break };
+        let ended = at.depth < self.arena[at.node].end();
+        let mut next = if ended { None } else { self.likely_child(at.node, key, done) };
+        while let Some(child) = next {
+            let whole = self.page_size.pages(self.arena[child].tokens.len());
+            // The one after is looked up before this edge is compared, so that the machine waits for both
+            // at a time.
+            let after = self.likely_child(child, key, done + whole);
+            let same = self.same_pages(child, 0, key, done);
+            if same == 0 {
+                next = self.child(at.node, self.page(key, done));
+                continue;
+            }
             at = Place { node: child, depth: at.depth + same };
             done += same as usize;
+            next = if same as usize == whole { after } else { None };
         }
         // A node was entered only if its first page is the key's next, so `at` is never at an edge's start.
         let (device, usable) = self.vote(at, self.resident_depth(at, Tier::Device));
@@ -174,20 +184,27 @@ impl Tree {
     }
 
     pub(super) fn child(&self, parent: u32, page: Tokens<'_>) -> Option<u32> {
-        self.enter_child(parent, page, 0).map(|(child, _)| child)
+        let found = self.children.find(child_hash(parent, page), |&node| {
+            self.arena[node].parent == parent && self.same_pages(node, 0, page, 0) == 1
+        });
+        found.copied()
     }
 
-    /// The child whose edge begins with the key's page `page`, and how many pages they have in common.
-    /// What tells whether it is the one is the comparison that counts them.
-    fn enter_child(&self, parent: u32, key: Tokens<'_>, page: usize) -> Option<(u32, u32)> {
-        let mut same = 0;
-        let child = self.children.find(child_hash(parent, self.page(key, page)), |&node| {
-            self.arena[node].parent == parent && {
-                same = self.same_pages(node, 0, key, page);
-                same > 0
-            }
+    /// The child whose edge may begin with the key's page `page`, if the key has that page: an only child,
+    /// else one by the page's hash. The comparison of the edge tells whether it is the one.
+    fn likely_child(&self, parent: u32, key: Tokens<'_>, page: usize) -> Option<u32> {
+        if page >= self.page_size.pages(key.len()) {
+            return None;
+        }
+        if let Some(only) = self.arena.only_child(parent) {
+            return Some(only);
+        }
+        let hash = child_hash(parent, self.page(key, page));
+        let found = self.children.find(hash, |&node| {
+            let node = &self.arena[node];
+            node.parent == parent && node.key_hash == hash
         });
-        child.map(|&child| (child, same))
+        found.copied()
     }
 }
 
