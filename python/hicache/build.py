@@ -15,6 +15,9 @@ from hicache.errors import ArgumentError
 from hicache.identity import ModelIdentity
 from hicache.pools import Pool, device_slots
 
+#: Tokens of a page: far more than any engine takes, and products with it stay far below 64 bits.
+MOST_PAGE_SIZE = 2**20
+
 
 def core(
     pools: Sequence[Pool],
@@ -27,7 +30,7 @@ def core(
     **limits: Any,
 ) -> _hicache.Cache:
     """The core of a cache; arguments as `HiCache` has them, `limits` as the binding does."""
-    page_size = whole_number("page_size", page_size, least=1)
+    page_size = whole_number("page_size", page_size, least=1, most=MOST_PAGE_SIZE)
     for setting, value in policies.items():
         policy(setting, value)
     url = store_url(storage)

@@ -1,16 +1,19 @@
 """Settings: the host tier, namespaces, and the names of policies.
 
-Engines pass strings (options, JSON), so that sizes and numbers are accepted as text.
+Engines pass strings (options, JSON): policies are names, and sizes in bytes are accepted as text ("64GiB").
+Other numbers are numbers, NumPy's too.
 On error: `ArgumentError` whose text begins with the setting's name, before anything is allocated.
 """
 
 from __future__ import annotations
 
 import json
+import operator
 import os
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from numbers import Real
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -35,12 +38,18 @@ class Namespace:
     """Who may share a prefix: namespaces never share, in any tier.
 
     `extra_key`: any text by which requests are told apart (the empty text is one of its own); `salt`: a
-    tenant's secret (the empty text is none); `adapter`: the adapter whose weights took part.
+    tenant's secret (the empty text is none); `adapter`: the adapter whose weights took part. Each is text
+    that UTF-8 can encode, or None; `ArgumentError` names the field.
     """
 
     extra_key: str | None = None
     salt: str | None = None
     adapter: str | None = None
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            if value is not None:
+                text(name, value)
 
 
 @dataclass(frozen=True)
@@ -68,11 +77,12 @@ class Host:
         elif self.tokens is not None:
             pages = whole_number("host tokens", self.tokens, least=1) // page_size
         else:
-            pages = int(device_slots * number("host ratio", 2.0 if self.ratio is None else self.ratio))
+            ratio = number("host ratio", 2.0 if self.ratio is None else self.ratio)
+            pages = int(min(device_slots * ratio, 2.0**32))  # an infinite product is no int
         if pages < 1:
             raise ArgumentError(f"host: no room for a single page of {page_size} tokens ({page_bytes} bytes)")
         if pages >= 2**32:
-            raise ArgumentError(f"host: {pages} pages are more than the 2^32 - 1 there can be")
+            raise ArgumentError("host: more pages than the 2^32 - 1 there can be")
         return pages
 
 
@@ -83,33 +93,63 @@ def parse_size(name: str, value: int | str) -> int:
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", value)
     if match is None or match[2].upper() not in _UNITS:
         raise ArgumentError(f"{name}: {value!r} is no size: use bytes, or a number with KiB, MiB, GiB, GB …")
-    size = int(float(match[1]) * _UNITS[match[2].upper()])
-    return whole_number(name, size, least=1)
+    size = float(match[1]) * _UNITS[match[2].upper()]
+    if size > 2**62:
+        raise ArgumentError(f"{name}: must be at most {2**62} bytes, got {value!r}")
+    return whole_number(name, int(size), least=1)
 
 
-def whole_number(name: str, value: Any, least: int, most: int = 2**62) -> int:
-    """`value` as an int from `least` to `most`; booleans and fractions are refused."""
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise ArgumentError(f"{name}: need a whole number, got {value!r}")
-    if value < least:
-        raise ArgumentError(f"{name}: must be at least {least}, got {value}")
-    if value > most:
-        raise ArgumentError(f"{name}: must be at most {most}, got {value}")
+def text(name: str, value: Any) -> str:
+    """`value` if it is text that UTF-8 can encode: half of a surrogate pair is none."""
+    if not isinstance(value, str):
+        raise ArgumentError(f"{name}: need text, got {value!r}")
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise ArgumentError(f"{name}: {value!r} is no UTF-8 text: {error.reason}") from None
     return value
 
 
+def whole_number(name: str, value: Any, least: int, most: int = 2**62) -> int:
+    """`value`, of any integer type, as an int from `least` to `most`; booleans and fractions are refused."""
+    try:
+        whole = operator.index(value)
+    except (TypeError, ValueError):
+        whole = None
+    # NumPy's and torch's booleans say what they are by their dtype only.
+    if whole is None or isinstance(value, bool) or "bool" in str(getattr(value, "dtype", "")):
+        raise ArgumentError(f"{name}: need a whole number, got {value!r}")
+    if whole < least:
+        raise ArgumentError(f"{name}: must be at least {least}, got {whole}")
+    if whole > most:
+        raise ArgumentError(f"{name}: must be at most {most}, got {whole}")
+    return whole
+
+
 def number(name: str, value: Any) -> float:
-    """`value` as a positive, finite float."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < float("inf"):
+    """`value`, of any type of real numbers, as a positive, finite float."""
+    real = _real(value)
+    if not 0 < real < float("inf"):
         raise ArgumentError(f"{name}: must be a positive number, got {value!r}")
-    return float(value)
+    return real
 
 
 def seconds(timeout: float) -> float:
     """`timeout` if it is a wait: zero or more seconds, infinity included."""
-    if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not timeout >= 0:
+    real = _real(timeout)
+    if not real >= 0:
         raise ArgumentError(f"timeout: must be a number of seconds that is not negative, got {timeout!r}")
-    return timeout
+    return real
+
+
+def _real(value: Any) -> float:
+    """`value` as a float; not a number (NaN) if it is none, or too large for a float."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        return float("nan")
+    try:
+        return float(value)
+    except OverflowError:
+        return float("nan")
 
 
 def expect(name: str, value: object, kind: type) -> None:

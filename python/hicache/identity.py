@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from hicache.config import whole_number
+from hicache.config import text, whole_number
 from hicache.errors import ArgumentError
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ class ModelIdentity:
 
     `model`: name of the weights. `config`, `weights`: digests, as `of` computes them. `rank` and `world`:
     this process's coordinates in the grid of ranks and the grid's size, such as (tensor, pipeline).
+    Names and digests are text that UTF-8 can encode.
     """
 
     model: str = ""
@@ -41,6 +42,10 @@ class ModelIdentity:
     world: tuple[int, ...] = (1,)
 
     def __post_init__(self) -> None:
+        for name in ("model", "revision", "dtype", "quantization", "config", "weights"):
+            text(f"identity: {name}", getattr(self, name))
+        epoch = whole_number("identity: weights_epoch", self.weights_epoch, least=0)
+        object.__setattr__(self, "weights_epoch", epoch)
         for name in ("rank", "world"):
             object.__setattr__(self, name, _coordinates(name, getattr(self, name)))
         if not (self.model or self.weights):
@@ -60,12 +65,12 @@ class ModelIdentity:
     ) -> ModelIdentity:
         """Computed from a model's configuration (RoPE settings included, JSON-like values) and its named
         weights, of which name, shape, dtype and a sample of evenly spaced elements count."""
-        text = json.dumps(config, sort_keys=True, default=str)
+        plain = json.dumps(config, sort_keys=True, default=str)
         digest = hashlib.sha256()
         for name, tensor in sorted(weights, key=lambda item: item[0]):
             digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}\0".encode())
             digest.update(_sample(tensor))
-        config_digest = hashlib.sha256(text.encode()).hexdigest()
+        config_digest = hashlib.sha256(plain.encode()).hexdigest()
         return cls(model=model, config=config_digest, weights=digest.hexdigest(), **fields)
 
     def fields(self) -> list[tuple[str, str]]:

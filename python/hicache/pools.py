@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from hicache.config import text
 from hicache.errors import ArgumentError
 from hicache.tensors import planes
 
@@ -62,7 +63,7 @@ def mha(name: str, k_buffers: Any, v_buffers: Any) -> Pool:
     Each tensor: (rows, kv_heads, head_dim) or (rows, row_elements), any dtype, contiguous, on the CPU.
     Heads of V may have another size than those of K.
     """
-    k, v = planes(f"{name}.k_buffers", k_buffers), planes(f"{name}.v_buffers", v_buffers)
+    k, v = _planes(name, "k_buffers", k_buffers), _planes(name, "v_buffers", v_buffers)
     if len(k) != len(v):
         raise ArgumentError(f"{name}.v_buffers: need {len(k)} layers like k_buffers, got {len(v)}")
     if k[0].shape[0] != v[0].shape[0]:
@@ -72,7 +73,7 @@ def mha(name: str, k_buffers: Any, v_buffers: Any) -> Pool:
 
 def latent(name: str, buffers: Any) -> Pool:
     """One tensor per layer (MLA): a sequence of L tensors (rows, ...), or one tensor with L first."""
-    return Pool(name, [[tensor] for tensor in planes(f"{name}.buffers", buffers)])
+    return Pool(name, [[tensor] for tensor in _planes(name, "buffers", buffers)])
 
 
 def device_slots(pools: Sequence[Pool], page_size: int) -> int:
@@ -84,7 +85,19 @@ def device_slots(pools: Sequence[Pool], page_size: int) -> int:
     slots = {pool.name: pool.rows // page_size for pool in pools}
     if len(set(slots.values())) > 1:
         raise ArgumentError(f"pools: all need the same number of pages, got {slots}")
+    if slots[pools[0].name] < 1:
+        raise ArgumentError(f"pools: no room for a page of {page_size} tokens in {pools[0].rows} rows")
     return slots[pools[0].name]
+
+
+def _planes(pool: str, argument: str, buffers: Any) -> list[torch.Tensor]:
+    name = f"{text('name', pool)}.{argument}"
+    try:
+        iter(buffers)
+    except TypeError:
+        kind = type(buffers).__name__
+        raise ArgumentError(f"{name}: need tensors, one a layer, got {kind}") from None
+    return planes(name, buffers)
 
 
 def _row_bytes(tensor: torch.Tensor) -> int:

@@ -20,9 +20,20 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from hicache.cli import bench_report as report
-from hicache.cli.bench_options import HIDDEN, LAYERS, WIDTH, configuration_names, model_shape, tier_sizes
+from hicache.cli.bench_options import (
+    HIDDEN,
+    LAYERS,
+    MOST_CLIENTS,
+    MOST_HIDDEN,
+    MOST_LAYERS,
+    POSITIONS,
+    WIDTH,
+    configuration_names,
+    model_shape,
+    tier_sizes,
+)
 from hicache.cli.bench_plan import CONFIGURATIONS, Sizes, Workload
-from hicache.cli.options import refused
+from hicache.cli.options import MOST_AT_ONCE, refused
 from hicache.cli.stores import output_directory, output_file, store_directory
 
 if TYPE_CHECKING:
@@ -46,11 +57,15 @@ def bench() -> None:
 
 @app.command()
 def multiturn(
-    clients: Annotated[int, typer.Option(min=1, help="Conversations.")] = 8,
-    rounds: Annotated[int, typer.Option(min=1, help="Turns of each conversation.")] = 16,
-    new_input: Annotated[int, typer.Option("--input", min=1, help="New tokens of each turn.")] = 128,
-    new_output: Annotated[int, typer.Option("--output", min=1, help="Generated tokens of each turn.")] = 16,
-    page_size: Annotated[int, typer.Option(min=1, help="Tokens a page.")] = 16,
+    clients: Annotated[int, typer.Option(min=1, max=MOST_CLIENTS, help="Conversations.")] = 8,
+    rounds: Annotated[int, typer.Option(min=1, max=POSITIONS, help="Turns of each conversation.")] = 16,
+    new_input: Annotated[
+        int, typer.Option("--input", min=1, max=POSITIONS, help="New tokens of each turn.")
+    ] = 128,
+    new_output: Annotated[
+        int, typer.Option("--output", min=1, max=POSITIONS, help="Generated tokens of each turn.")
+    ] = 16,
+    page_size: Annotated[int, typer.Option(min=1, max=POSITIONS, help="Tokens a page.")] = 16,
     device: Annotated[
         str | None,
         typer.Option(
@@ -71,24 +86,34 @@ def multiturn(
         str,
         typer.Option(metavar="NAMES", help="Which tiers: device, host (with device), storage (all three)."),
     ] = "device,host,storage",
-    running: Annotated[int, typer.Option(min=1, help="Requests in flight at most; the others queue.")] = 2,
+    running: Annotated[
+        int, typer.Option(min=1, max=MOST_AT_ONCE, help="Requests in flight at most; the others queue.")
+    ] = 2,
     model: Annotated[
         BenchModel,
         typer.Option(help="Random weights in float64 (answers must not differ), or SmolLM2-135M in float32."),
     ] = BenchModel.random,
     layers: Annotated[
-        int | None, typer.Option(min=1, help="Of the random model.", show_default=str(LAYERS))
+        int | None,
+        typer.Option(min=1, max=MOST_LAYERS, help="Of the random model.", show_default=str(LAYERS)),
     ] = None,
     hidden: Annotated[
         int | None,
-        typer.Option(min=WIDTH, help=f"Its width, a multiple of {WIDTH}.", show_default=str(HIDDEN)),
+        typer.Option(
+            min=WIDTH, max=MOST_HIDDEN, help=f"Its width, a multiple of {WIDTH}.", show_default=str(HIDDEN)
+        ),
     ] = None,
     seed: Annotated[
         int, typer.Option(min=0, max=2**63 - 1, help="Of the token ids and the random weights.")
     ] = 20260626,
     threads: Annotated[
         int | None,
-        typer.Option(min=1, help="For computing; copies need a core, too.", show_default="all cores but one"),
+        typer.Option(
+            min=1,
+            max=MOST_AT_ONCE,
+            help="For computing; copies need a core, too.",
+            show_default="all cores but one",
+        ),
     ] = None,
     out: Annotated[
         Path, typer.Option(metavar="DIR", help="Where the picture and the JSON document go.")

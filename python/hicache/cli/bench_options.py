@@ -14,6 +14,7 @@ from hicache.cli.options import refused, tier_pages
 #: The random model's shape, and what its width is a multiple of; positions that both models have.
 LAYERS, HIDDEN, WIDTH = 6, 256, 64
 POSITIONS = 8192
+MOST_CLIENTS, MOST_LAYERS, MOST_HIDDEN = 1024, 64, 4096
 
 
 def configuration_names(text: str) -> list[str]:
@@ -28,10 +29,11 @@ def configuration_names(text: str) -> list[str]:
 def tier_sizes(workload: Workload, names: list[str], device: str | None, host: str | None) -> Sizes:
     """Pages of the tiers from `--device` and `--host`, or what the workload outgrows."""
     longest, page_size = workload.longest_pages, workload.page_size
-    if longest * page_size > POSITIONS:
-        raise refused(
-            "--rounds", f"a conversation of {longest * page_size} tokens; a model has {POSITIONS} positions"
-        )
+    tokens = workload.prompt_tokens(workload.rounds - 1) + workload.output
+    if tokens > POSITIONS:
+        turn = "--input" if workload.input >= workload.output else "--output"
+        option = "--rounds" if workload.rounds > 1 else turn
+        raise refused(option, f"a conversation of {tokens} tokens; a model has {POSITIONS} positions")
     if host is not None and names == ["device"]:
         raise refused("--host", "only together with the configuration 'host' or 'storage'")
 
@@ -39,7 +41,8 @@ def tier_sizes(workload: Workload, names: list[str], device: str | None, host: s
         if text is None:
             return None
         given = tier_pages(option, text, page_size, none=False)
-        return workload.all_pages if given is None else given
+        # More than room for everything is never used, and might be more than the machine has.
+        return workload.all_pages if given is None else min(given, workload.all_pages)
 
     found = sizes(workload, pages("--device", device), pages("--host", host))
     if found.device < longest:

@@ -14,6 +14,12 @@ from decimal import Decimal
 import typer
 
 UNBOUNDED = "unbounded"
+#: Tokens of a page (as `HiCache` has it) and of a turn's input or output.
+MOST_PAGE_SIZE = MOST_TURN = 2**20
+MOST_CLIENTS = MOST_ROUNDS = 10**6
+MOST_PAGES = 2**32 - 1
+#: Threads, requests in flight: far more than any machine has use for, and still no crash.
+MOST_AT_ONCE = 1024
 _UNITS = {"": 1, "k": 1_000, "m": 1_000_000, "g": 1_000_000_000}
 
 
@@ -35,15 +41,22 @@ def tier_pages(option: str, text: str, page_size: int, *, none: bool) -> int | N
     pages = int(Decimal(match[1]) * _UNITS[match[2]]) // page_size
     if pages == 0:
         raise refused(option, f"{text} tokens hold no page of {page_size} tokens")
+    if pages > MOST_PAGES:
+        raise refused(option, f"{text} tokens are more than the 2^32 - 1 pages there can be")
     return pages
 
 
 def clients_by_rounds(option: str, text: str) -> tuple[int, int]:
     """Clients and rounds from text such as "48x60"."""
     match = re.fullmatch(r"(\d+)\s*[x\u00d7*]\s*(\d+)", text.strip().lower())
-    if match is None or not (int(match[1]) and int(match[2])):
+    if match is None:
         raise refused(option, f"{text!r} is not CLIENTSxROUNDS, as 48x60")
-    return int(match[1]), int(match[2])
+    clients, rounds = Decimal(match[1]), Decimal(match[2])  # however many digits there are
+    if not (clients and rounds):
+        raise refused(option, f"{text!r} has no request: at least one client and one round")
+    if clients > MOST_CLIENTS or rounds > MOST_ROUNDS:
+        raise refused(option, f"at most {MOST_CLIENTS:,} clients and {MOST_ROUNDS:,} rounds")
+    return int(clients), int(rounds)
 
 
 def refused(option: str, reason: str) -> typer.BadParameter:

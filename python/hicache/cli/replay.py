@@ -24,7 +24,14 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from hicache._hicache import Replay
 from hicache.cli.figures import TIERS, Figures, rounds_table, total_table
 from hicache.cli.multiturn import Multiturn
-from hicache.cli.options import UNBOUNDED, clients_by_rounds, refused, tier_pages
+from hicache.cli.options import (
+    MOST_PAGE_SIZE,
+    MOST_TURN,
+    UNBOUNDED,
+    clients_by_rounds,
+    refused,
+    tier_pages,
+)
 from hicache.cli.traces import Request, Trace, TraceError, TraceFormat, read_trace
 
 MULTITURN_PAGE_SIZE = 64
@@ -74,7 +81,11 @@ def replay(
     new_input: Annotated[
         int | None,
         typer.Option(
-            "--input", min=1, help="With --multiturn: new tokens a turn.", show_default=str(MULTITURN_INPUT)
+            "--input",
+            min=1,
+            max=MOST_TURN,
+            help="With --multiturn: new tokens a turn.",
+            show_default=str(MULTITURN_INPUT),
         ),
     ] = None,
     new_output: Annotated[
@@ -82,6 +93,7 @@ def replay(
         typer.Option(
             "--output",
             min=0,
+            max=MOST_TURN,
             help="With --multiturn: generated tokens a turn.",
             show_default=str(MULTITURN_OUTPUT),
         ),
@@ -90,6 +102,7 @@ def replay(
         int | None,
         typer.Option(
             min=1,
+            max=MOST_PAGE_SIZE,
             help="Tokens a page.",
             show_default=f"what an id of the trace stands for; {MULTITURN_PAGE_SIZE} with --multiturn",
         ),

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 MOONCAKE_TOKENS_PER_ID = 512
+MOST_TOKENS_PER_ID = 2**20  # more is no page either, and with short pages no memory has room for the units
 _INT64 = "q"
 
 
@@ -126,8 +127,8 @@ def _kv_cache_tester(text: str) -> tuple[int, list[array[int]]]:
     """
     session = _loads(text, "file")
     size = session.get("block_size") if isinstance(session, dict) else None
-    if not isinstance(size, int) or size < 1:
-        raise TraceError("file: no session with a positive 'block_size'")
+    if not isinstance(size, int) or not 1 <= size <= MOST_TOKENS_PER_ID:
+        raise TraceError(f"file: no session with a 'block_size' from 1 to {MOST_TOKENS_PER_ID}")
     timed = sorted(_timed(session, 0.0, "session"), key=lambda entry: entry[0])
     return size, [ids for _, ids in timed]
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from hicache.cli import bench_report, bench_run
-from hicache.cli.bench_plan import Workload, sizes
+from hicache.cli.bench_options import tier_sizes
+from hicache.cli.bench_plan import Sizes, Workload, sizes
 from hicache.cli.bench_report import Outcome, Round
 from hicache.engines.reference.tokenizer import MissingPackage
 
@@ -133,11 +134,19 @@ def test_a_missing_model_says_what_to_do(
         ("--clients", 0, ()),
         ("--rounds", 0, ()),
         ("--rounds", 1000, ()),
+        ("--rounds", 10**12, ()),
+        ("--clients", 10**8, ()),
+        ("--input", 8192, ("--rounds", 1)),
+        ("--input", 10**12, ()),
+        ("--output", 8192, ("--rounds", 1)),
+        ("--output", 10**12, ()),
+        ("--page-size", 2_000_000, ()),
         ("--input", 0, ()),
         ("--output", 0, ()),
         ("--page-size", 0, ()),
         ("--device", "some", ()),
         ("--device", 64, ()),
+        ("--device", "99999999999999999999999g", ()),
         ("--host", "1.5 GiB", ()),
         ("--host", 1000, ("--configurations", "device")),
         ("--store", __file__, ()),
@@ -146,12 +155,16 @@ def test_a_missing_model_says_what_to_do(
         ("--configurations", "host,host", ()),
         ("--configurations", "", ()),
         ("--running", 0, ()),
+        ("--running", 10**8, ()),
         ("--model", "gpt", ()),
         ("--layers", 0, ()),
+        ("--layers", 10**8, ()),
         ("--layers", 2, ("--model", "smollm2")),
         ("--hidden", 100, ()),
+        ("--hidden", 64 * 10**8, ()),
         ("--seed", -1, ()),
         ("--threads", 0, ()),
+        ("--threads", 100_000_000, ()),
         ("--out", __file__, ()),
         ("--json", "/nowhere/bench.json", ()),
     ],
@@ -167,7 +180,13 @@ def test_a_refused_value_names_its_option(
     monkeypatch.chdir(tmp_path)  # the default of --out is a folder here
     result = hicache("bench", "multiturn", option, value, *more)
     assert result.exit_code == 2, result.output
-    assert option in result.output
+    assert f"Invalid value for '{option}'" in result.output
+
+
+def test_no_more_is_made_than_room_for_everything() -> None:
+    load = Workload(clients=2, rounds=2, input=16, output=4, page_size=4, seed=0)
+    assert tier_sizes(load, ["host"], "100M", "1G") == Sizes(load.all_pages, load.all_pages)
+    assert tier_sizes(load, ["host"], "64", "48") == Sizes(16, 12)
 
 
 def test_default_tiers_run_out_in_the_middle() -> None:

@@ -78,6 +78,7 @@ def test_a_bad_mooncake_line_is_named(tmp_path: Path, text: str, place: str) -> 
         ([], "block_size"),
         ({"requests": []}, "block_size"),
         ({"block_size": 0, "requests": []}, "block_size"),
+        ({"block_size": 10**15, "requests": []}, "block_size"),
         ({"block_size": 64}, "requests"),
         ({"block_size": 64, "requests": [{"hash_ids": [1]}]}, r"session.requests\[0\]"),
         (
