@@ -1,7 +1,7 @@
-//! Match, insert of a present key and evict, at 10^3 to 10^6 cached pages, beside a naive index.
+//! Match, insert (of a present key, of a new one) and evict, at 10^3 to 10^6 cached pages, beside a naive index.
 //!
 //! Paths of 128 pages, 16 of which share their first 32. Keys are int64 and used in an order that defeats
-//! the cache. `cargo bench --bench tree`; a part of the name selects, as in `-- match/16`.
+//! the cache. The largest size at pages of 64 takes over 2 GB. `cargo bench --bench tree`; a part of the name selects, as in `-- match/16`.
 #![allow(missing_docs, clippy::unwrap_used)]
 #![allow(clippy::cast_possible_truncation, clippy::cast_possible_wrap, clippy::cast_sign_loss)]
 
@@ -106,6 +106,20 @@ fn bench(c: &mut Criterion) {
             group.bench_function(id("naive"), |b| b.iter(|| naive.insert(&narrow[next()], page_size)));
             group.finish();
 
+            let mut group = c.benchmark_group(format!("insert_new/{page_size}"));
+            group.bench_function(id("tree"), |b| {
+                b.iter_custom(|rounds| {
+                    timed_new(rounds, &keys[0], &mut ours, Ours::insert, |o| _ = o.evict(PATH))
+                });
+            });
+            group.bench_function(id("naive"), |b| {
+                b.iter_custom(|rounds| {
+                    let insert = |n: &mut Naive, key: &[u32]| n.insert(key, page_size);
+                    timed_new(rounds, &narrow[0], &mut naive, insert, |n| _ = n.evict(PATH))
+                });
+            });
+            group.finish();
+
             let mut group = c.benchmark_group(format!("evict_{EVICTED}/{page_size}"));
             group.bench_function(id("tree"), |b| {
                 b.iter_custom(|rounds| {
@@ -121,6 +135,28 @@ fn bench(c: &mut Criterion) {
             group.finish();
         }
     }
+}
+
+/// Time of inserts of paths of which nothing is known; room is made for them in between.
+fn timed_new<T, W: Copy + From<u16> + std::ops::Add<Output = W>>(
+    rounds: u64,
+    like: &[W],
+    index: &mut T,
+    insert: impl Fn(&mut T, &[W]),
+    evict: impl Fn(&mut T),
+) -> Duration {
+    let (mut key, mut total) = (like.to_vec(), Duration::ZERO);
+    // Tokens that no other key begins with, another one each time.
+    let mut first = W::from(u16::MAX) + like[0];
+    for _ in 0..rounds {
+        first = first + W::from(u16::MAX);
+        key[0] = first;
+        let started = Instant::now();
+        insert(index, &key);
+        total += started.elapsed();
+        evict(index);
+    }
+    total
 }
 
 /// Time of the evictions alone; what they took is put back in between.

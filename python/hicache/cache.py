@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from hicache import build, tensors
-from hicache.config import Host, Namespace, number, seconds, settings, whole_number
+from hicache.config import Host, Namespace, expect, number, seconds, settings, whole_number
 from hicache.errors import ArgumentError, HitError
 from hicache.hit import Hit, Inserted, Load
 from hicache.identity import ModelIdentity
@@ -105,16 +105,19 @@ class HiCache:
     ) -> Hit:
         """Finds the longest usable prefix; moves nothing. The hit must be released.
 
-        `tokens`: one dimension, int32 or int64, read in place. `after`: a released hit that they follow (its
-        namespace is taken over); `StaleCursor` if its place was evicted. `limit`: most tokens that may hit.
-        `at`: now, in seconds, on the clock of `poll` (default: a monotonic clock).
+        `tokens`: one dimension, int32 or int64, read in place: nobody may write to them meanwhile. `after`: a
+        released hit that they follow (its namespace is taken over); `StaleCursor` if its place was evicted.
+        `limit`: most tokens that may hit. `at`: now, in seconds, on the clock of `poll` (default: a
+        monotonic clock).
         """
+        expect("after", after, Hit)
         if after is not None:
             if after._cache is not self:
                 raise ArgumentError("after: is a hit of another cache")
             if after._cursor is None:
                 raise HitError("after: is not released yet")
             namespace = after.namespace if namespace is None else namespace
+        expect("namespace", namespace, Namespace)
         namespace = namespace or Namespace()
         most = None if limit is None else whole_number("limit", limit, least=0)
         hit = self._core.match_prefix(
@@ -187,7 +190,8 @@ class HiCache:
         Returns what was applied."""
         while self._forgotten:
             self._core.release(self._forgotten.pop(), 0)
-        return self._core.poll(limits, self._now(at))
+        counts = None if limits is None else _counts(limits)
+        return self._core.poll(counts, self._now(at))
 
     def drain(self, timeout: float) -> bool:
         """Polls until no transfer is under way; False if that takes more than `timeout` seconds."""
@@ -232,8 +236,8 @@ class HiCache:
         """Seconds on the engine's clock, which goes on by itself between the times that it tells."""
         monotonic = time.monotonic()
         if at is not None:
-            if not math.isfinite(at):
-                raise ArgumentError(f"at: need a time in seconds, got {at}")
+            if isinstance(at, bool) or not isinstance(at, (int, float)) or not math.isfinite(at):
+                raise ArgumentError(f"at: need a time in seconds, got {at!r}")
             self._skew = at - monotonic
         return monotonic + self._skew
 
@@ -241,6 +245,8 @@ class HiCache:
         return tensors.integers("slots", tensors.of_pool("slots", self._pool, slots))
 
     def _number(self, hit: Hit) -> int:
+        if not isinstance(hit, Hit):
+            raise ArgumentError(f"hit: need a hit, as match_prefix gives it, got {hit!r}")
         if hit._cache is not self:
             raise ArgumentError("hit: belongs to another cache")
         return hit._live()
@@ -250,3 +256,10 @@ class HiCache:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _counts(limits: Sequence[int]) -> tuple[int, int, int, int, int]:
+    if not isinstance(limits, Sequence) or len(limits) != 5:
+        raise ArgumentError(f"limits: need five counts, as ready() gives them, got {limits!r}")
+    backups, loads, stores, prefetches, strays = (whole_number("limits", count, least=0) for count in limits)
+    return backups, loads, stores, prefetches, strays

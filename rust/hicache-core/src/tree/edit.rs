@@ -62,59 +62,6 @@ impl Tree {
         out
     }
 
-    /// Gives the pages of the path to `end` that follow the ones on the host a slot there each, as far
-    /// as the slots go. The pages must be on the device. Returns the place after the last one.
-    pub fn mirror(&mut self, end: Place, slots: &[Slot]) -> Place {
-        let from = self.resident_depth(end, Tier::Host);
-        #[expect(clippy::cast_possible_truncation, reason = "no more slots than pages")]
-        let to = from + slots.len() as u32;
-        self.settle(end, from..to, Tier::Host, slots)
-    }
-
-    /// The way back: gives the pages that follow the ones on the device a slot there each.
-    pub fn raise(&mut self, end: Place, slots: &[Slot]) -> Place {
-        let from = self.resident_depth(end, Tier::Device);
-        #[expect(clippy::cast_possible_truncation, reason = "no more slots than pages")]
-        let to = from + slots.len() as u32;
-        self.settle(end, from..to, Tier::Device, slots)
-    }
-
-    fn settle(&mut self, end: Place, pages: std::ops::Range<u32>, tier: Tier, slots: &[Slot]) -> Place {
-        let mut parts = Vec::new();
-        self.climb(end, pages.clone(), |node, part| parts.push((node, part)));
-        for (index, part) in parts.into_iter().rev() {
-            let given = &slots[(part.start - pages.start) as usize..(part.end - pages.start) as usize];
-            self.adopt_new(index, tier, given);
-        }
-        self.ancestor(end, pages.end)
-    }
-
-    /// Marks the end of a path as used now, in every tier it lives in.
-    pub fn touch(&mut self, place: Place) {
-        for tier in Tier::ALL {
-            if self.resident(tier) == 0 {
-                continue;
-            }
-            // The end may live elsewhere only: then what of the path lives here was used.
-            let mut node = place.node;
-            while !self.arena[node].is_root() && self.arena[node].resident(tier) == 0 {
-                node = self.arena[node].parent;
-            }
-            if !self.arena[node].is_root() {
-                self.recency.push_newest(&mut self.arena, tier, Class::Normal, node);
-            }
-        }
-        self.touch_parts(place);
-    }
-
-    /// Marks what a match found as used: the deepest edge that it matched to the end.
-    pub fn touch_matched(&mut self, place: Place) {
-        let node = &self.arena[place.node];
-        let whole = node.is_root() || place.depth == node.end();
-        let node = if whole { place.node } else { node.parent };
-        self.touch(Place { node, depth: place.depth });
-    }
-
     pub(super) fn make_root(&mut self, namespace: &Namespace) -> u32 {
         let mut root = Node::new(NIL, 0, Tokens::EMPTY.to_owned());
         root.parts = vec![super::component::Part::default(); self.components.len()];
@@ -153,20 +100,6 @@ impl Tree {
         debug_assert!(had >= offset, "T3: adopted pages must follow resident ones");
         out.slots.extend_from_slice(adopted);
         self.adopt_new(index, tier, adopted);
-    }
-
-    /// Gives the pages of an edge that follow its resident ones their slots.
-    fn adopt_new(&mut self, index: u32, tier: Tier, slots: &[Slot]) {
-        let node = &mut self.arena[index];
-        let (parent, had) = (node.parent, node.resident(tier));
-        node.slots[tier as usize].extend_from_slice(slots);
-        self.decisions.fold(Decision::Placed, node.start + had, full(tier), slots);
-        self.resident[tier as usize] += slots.len();
-        self.note(index, had as usize..had as usize + slots.len());
-        if had == 0 {
-            self.arena[parent].resident_children[tier as usize] += 1;
-        }
-        self.recency.push_newest(&mut self.arena, tier, Class::Normal, index);
     }
 
     /// A new leaf after `at`, which must be the end of an edge.

@@ -14,6 +14,7 @@
 //! | `pin` | places that must or should stay, as positions that follow every change of shape |
 //! | `walk` | from tokens to a place, and from a place to its slots |
 //! | `edit` | extend, split, remove |
+//! | `residency` | slots in another tier, and use |
 //! | `decisions` | a digest of what was decided |
 //! | `late` | digests for pages that are older than the store |
 //! | `print` | fingerprints of prefixes, and what readers on other threads are told |
@@ -33,6 +34,7 @@ mod node;
 mod pin;
 pub(crate) mod print;
 mod recency;
+mod residency;
 mod walk;
 
 pub use component::{Component, Missing};
