@@ -7,7 +7,7 @@
 use multiversion::multiversion;
 
 /// Tokens that are compared between two looks at the result.
-const STRIDE: usize = 64;
+const STRIDE: usize = 32;
 /// The same near the end, or near the first difference.
 const SHORT: usize = 8;
 
@@ -60,12 +60,16 @@ pub(crate) fn common<A: Against<B>, B: Copy>(tokens: &[A], stored: &[B]) -> usiz
     let most = tokens.len().min(stored.len());
     let (tokens, stored) = (&tokens[..most], &stored[..most]);
     let mut at = STRIDE * equal_runs::<A, B, STRIDE>(tokens, stored);
-    if most - at < STRIDE
-        && STRIDE <= most
-        && equal_runs::<A, B, STRIDE>(&tokens[most - STRIDE..], &stored[most - STRIDE..]) == 1
-    {
-        // The usual end, in one look that overlaps the one before.
+    let rest = most - at;
+    if rest == 0 {
         return most;
+    }
+    if rest < STRIDE && most >= STRIDE {
+        // The usual end, in one look that overlaps the one before.
+        let last = most - STRIDE;
+        if equal_runs::<A, B, STRIDE>(&tokens[last..], &stored[last..]) == 1 {
+            return most;
+        }
     }
     at += SHORT * equal_runs::<A, B, SHORT>(&tokens[at..], &stored[at..]);
     at + equal_runs::<A, B, 1>(&tokens[at..], &stored[at..])

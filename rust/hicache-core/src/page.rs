@@ -4,6 +4,7 @@
 //! On error: [`Tokens::checked`] names a negative token and its position.
 
 use crate::error::{Result, argument};
+use crate::hash::{self, Digest, Padded};
 use crate::lanes::{self, Word};
 use std::num::NonZeroU32;
 use std::ops::Range;
@@ -150,6 +151,11 @@ impl Tokens<'_> {
             OwnedTokens::Narrow(stored) => each_width!(self, s => lanes::common(s, &stored[at..])),
             OwnedTokens::Wide(stored) => each_width!(self, s => lanes::common(s, &stored[at..])),
         }
+    }
+
+    /// Appends the digests of all whole pages; all tokens must be narrow.
+    pub(crate) fn chain_narrow(self, prior: Digest, padded: &Padded, digests: &mut Vec<Digest>) {
+        each_width!(self, s => hash::chain_narrow(prior, s, padded, digests));
     }
 
     /// A hash of all the tokens, whatever their width.
