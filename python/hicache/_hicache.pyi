@@ -35,6 +35,7 @@ class Cache:
         cls,
         *,
         page_size: int,
+        bigrams: bool,
         pools: list[_Pool],
         keep: object,
         device_slots: int,

@@ -43,6 +43,7 @@ def core(
     fields = [] if identity is None else identity.fields()
     return _hicache.Cache(
         page_size=page_size,
+        bigrams=policies["keys"] == "bigrams",
         pools=[(pool.name, pool.declaration(), pool.memory()) for pool in pools],
         keep=list(pools),
         device_slots=slots,
@@ -50,6 +51,7 @@ def core(
         host_slots=host.slots(page_size, page_bytes, slots) if host else 0,
         layout=host.layout if host else "page_unified",
         storage=url,
-        identity=fields + [(f"pool {pool.name}", pool.description()) for pool in pools],
+        identity=[*fields, ("keys", policies["keys"])]
+        + [(f"pool {pool.name}", pool.description()) for pool in pools],
         **limits,
     )

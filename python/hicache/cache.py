@@ -35,8 +35,10 @@ class HiCache:
     `pools`: the engine's tensors (`hicache.pools`), which must not be moved or freed before `close`. All use
     the same slots, which belong to the first one: where slots are passed, an array or {its name: array}.
     `page_size`: tokens per page. `host`: the host tier, or None. `storage`: a store by URL
-    ("file:///directory") or a directory's path, or None; needs `host` and `identity`. `slots`: who allocates
-    device slots, "cache" or "engine". Deadlines are in seconds, `prefetch_threshold` in tokens.
+    ("file:///directory") or a directory's path, or None; needs `host` and `identity`. `keys`: "tokens", or
+    "bigrams" where draft state depends on the next token too: a page is `page_size` pairs of neighbours, so
+    that n + 1 tokens fill n places; tokens after a hit begin at `hit.length` as ever. `slots`: who
+    allocates device slots, "cache" or "engine". Deadlines are in seconds, `prefetch_threshold` in tokens.
     """
 
     def __init__(
@@ -51,6 +53,7 @@ class HiCache:
         prefetch: str = "wait_complete",
         eviction: str = "lru",
         host_copies: str = "keep",
+        keys: str = "tokens",
         slots: str = "cache",
         prefetch_threshold: int = 0,
         prefetch_deadline: float = 30.0,
@@ -71,6 +74,7 @@ class HiCache:
                 "prefetch": prefetch,
                 "eviction": eviction,
                 "host_copies": host_copies,
+                "keys": keys,
                 "slots": slots,
             },
             io_threads=whole_number("io_threads", io_threads, least=1),

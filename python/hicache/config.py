@@ -29,6 +29,7 @@ POLICIES = {
     "prefetch": ("wait_complete",),
     "eviction": ("lru",),
     "host_copies": ("keep",),
+    "keys": ("tokens", "bigrams"),
     "slots": ("cache", "engine"),
 }
 

@@ -71,6 +71,16 @@ fn worked_examples_hold() {
     }
 }
 
+/// E3 as an engine has it: raw tokens, whose pairs are the units.
+#[test]
+fn bigrams_are_chained_as_their_words() {
+    let raw: Vec<i32> = (1..=9).collect();
+    let pairs = Tokens::I32(&raw).bigrams();
+    let case = cases().into_iter().find(|case| case.name == "E3").unwrap();
+    assert_eq!(chain(None, pairs.view(), case.page), case.digests);
+    assert!(Tokens::I32(&raw[..1]).bigrams().view().is_empty() && Tokens::EMPTY.bigrams().view().is_empty());
+}
+
 #[test]
 fn width_and_view_change_nothing() {
     for case in cases() {

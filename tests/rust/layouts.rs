@@ -132,6 +132,7 @@ fn a_cache_over_plain_memory_moves_all_pools() {
         let config = Config {
             identity: Fingerprint::of(&[], page_size, &pools),
             page_size,
+            bigrams: false,
             pools,
             device_slots: 4,
             engine_owns_slots: false,

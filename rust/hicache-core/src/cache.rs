@@ -77,7 +77,7 @@ impl HiCache {
         };
         Ok(Self {
             storage,
-            tree: Tree::new(config.page_size, storage),
+            tree: Tree::new(config.words()?, storage),
             device,
             host: SlotPool::new(config.host_slots),
             hits: HashMap::new(),
@@ -203,7 +203,7 @@ impl HiCache {
             Some(publisher) => publisher,
             None => Publisher::new(&self.tree.start_publishing()),
         };
-        let reader = publisher.reader(self.config.page_size);
+        let reader = publisher.reader(self.config.page_size, self.config.bigrams);
         self.publisher = Some(publisher);
         self.publish();
         reader

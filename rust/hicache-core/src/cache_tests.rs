@@ -32,6 +32,7 @@ fn cache() -> (HiCache, HitId) {
     let page_size = PageSize::new(2).unwrap();
     let config = Config {
         page_size,
+        bigrams: false,
         pools: vec![PoolSpec::new("kv", Vec::new()).unwrap()],
         device_slots: 8,
         engine_owns_slots: false,

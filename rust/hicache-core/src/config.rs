@@ -15,6 +15,8 @@ const MAX_QUEUE: usize = 1 << 20;
 pub struct Config {
     /// Tokens per page.
     pub page_size: PageSize,
+    /// Whether keys are pairs of neighbouring tokens: then a page holds `page_size` pairs.
+    pub bigrams: bool,
     /// All pools; they use the same slots.
     pub pools: Vec<PoolSpec>,
     /// Device slots of every pool.
@@ -40,6 +42,15 @@ pub struct Config {
 }
 
 impl Config {
+    /// Words of a page in the tree: its tokens, or two a pair.
+    ///
+    /// # Errors
+    /// When a page of pairs is too large.
+    pub fn words(&self) -> Result<PageSize> {
+        let tokens = u32::try_from(self.page_size.tokens()).unwrap_or(u32::MAX);
+        PageSize::new(if self.bigrams { tokens.saturating_mul(2) } else { tokens })
+    }
+
     /// # Errors
     /// Names the first field that can't be meant.
     pub fn check(&self) -> Result<()> {

@@ -27,6 +27,7 @@ mod hit;
 pub mod host;
 pub mod identity;
 pub mod ids;
+mod key;
 mod lanes;
 pub mod page;
 mod path;

@@ -163,6 +163,17 @@ impl Tokens<'_> {
         each_width!(self, s => lanes::mix(s, seed))
     }
 
+    /// Pairs of neighbours, two words each: n + 1 tokens are n bigrams, the unit of keys in speculative
+    /// decoding whose draft state depends on the next token too.
+    pub fn bigrams(self) -> OwnedTokens {
+        let mut words = Vec::with_capacity(self.len() * 2);
+        let mut before = None;
+        self.for_each(|token| {
+            words.extend(before.replace(token).into_iter().flat_map(|before| [before, token]));
+        });
+        Tokens::U64(&words).to_owned()
+    }
+
     /// An owned copy, narrow where all tokens fit.
     pub fn to_owned(self) -> OwnedTokens {
         each_width!(self, s => if lanes::overlay(s) <= NARROW_MAX {

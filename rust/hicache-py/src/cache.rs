@@ -64,7 +64,7 @@ impl Drop for Cache {
 #[pymethods]
 impl Cache {
     #[new]
-    #[pyo3(signature = (*, page_size, pools, keep, device_slots, engine_owns_slots, host_slots, layout,
+    #[pyo3(signature = (*, page_size, bigrams, pools, keep, device_slots, engine_owns_slots, host_slots, layout,
         storage, identity, io_threads, write_queue, prefetch_deadline, store_deadline, prefetch_threshold))]
     #[allow(
         clippy::too_many_arguments,
@@ -74,6 +74,7 @@ impl Cache {
     fn new(
         py: Python<'_>,
         page_size: u32,
+        bigrams: bool,
         pools: Vec<PoolArgument>,
         keep: Py<PyAny>,
         device_slots: u32,
@@ -99,6 +100,7 @@ impl Cache {
         let identity = Fingerprint::of(&identity, page_size, &specs);
         let config = Config {
             page_size,
+            bigrams,
             pools: specs,
             device_slots,
             engine_owns_slots,

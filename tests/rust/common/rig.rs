@@ -45,6 +45,7 @@ pub fn config(shape: Shape) -> Config {
     Config {
         identity: Fingerprint::of(&[], page_size, &pools),
         page_size,
+        bigrams: false,
         pools,
         device_slots: shape.device,
         engine_owns_slots: false,

@@ -3,6 +3,7 @@
 use crate::cache::HiCache;
 use crate::error::{Error, Result, argument};
 use crate::ids::{HitId, Slot, Tier};
+use crate::key::Key;
 use crate::page::Tokens;
 
 /// What became of the inserted pages.
@@ -30,8 +31,9 @@ impl HiCache {
             return Err(Error::Hit("is not loaded: load it before inserting"));
         }
         let tokens = tokens.checked()?;
-        let pages = self.config.page_size.pages(tokens.len());
-        let partial = usize::from(tokens.len() % self.config.page_size.tokens() > 0);
+        let (words, whole) = (self.tree.page_size(), Key::new(tokens, self.config.bigrams)?);
+        let pages = self.config.page_size.pages(whole.units());
+        let partial = usize::from(tokens.len() > pages * self.config.page_size.tokens());
         if slots.len() < pages || slots.len() > pages + partial {
             let reason = format!("{pages} whole pages need a slot each, got {}", slots.len());
             return argument("slots", reason);
@@ -40,7 +42,7 @@ impl HiCache {
         self.device.check_out("slots", given)?;
 
         let place = self.tree.pinned(&self.hit(id)?.pin);
-        let key = tokens.range(0..pages * self.config.page_size.tokens());
+        let key = whole.pages(pages, words);
         let done = self.tree.extend(place, key, Tier::Device, given);
         for (own, given) in done.slots.iter().zip(given) {
             if own == given {

@@ -5,6 +5,7 @@ use crate::error::{Error, Result, argument};
 use crate::hash::Namespace;
 use crate::hit::Hit;
 use crate::ids::{Cursor, HitId, Tier};
+use crate::key::Key;
 use crate::page::Tokens;
 use crate::tree::{Hold, PinId, Place};
 
@@ -25,14 +26,16 @@ impl HiCache {
     ) -> Result<HitId> {
         self.open()?;
         let start = self.start(tokens, &namespace.canonical(), after)?;
-        let size = self.config.page_size.tokens();
-        let may_hit = self.config.page_size.pages(tokens.len().min(limit)) * size;
-        let key = tokens.range(0..may_hit);
+        let (words, whole) = (self.tree.page_size(), Key::new(tokens, self.config.bigrams)?);
+        let size = words.tokens();
+        let key = whole.pages(self.config.page_size.pages(whole.units().min(limit)), words);
 
         let found = self.tree.walk(start, key);
         let matched = (found.usable - start.depth) as usize * size;
         // What equals tokens of the tree is not negative: only the rest is still to be looked at.
-        tokens.checked_from(matched)?;
+        if !self.config.bigrams {
+            tokens.checked_from(matched)?;
+        }
         self.now = self.now.max(at);
         self.tree.touch_matched(found.place);
         let rest = key.from(matched).to_owned();
@@ -87,7 +90,7 @@ impl HiCache {
     /// Follows a waiting hit's tokens as far as they are known now, which may be less (pages went) or
     /// more (others brought some) than it knew.
     pub(crate) fn find_again(&mut self, id: HitId) -> Result<Place> {
-        let size = self.config.page_size.tokens();
+        let size = self.tree.page_size().tokens();
         let hit = self.hit(id)?;
         let mut place = self.tree.pinned(&hit.pin);
         if place.depth >= hit.rest_at {

@@ -113,7 +113,7 @@ impl HiCache {
             return;
         }
         let Some(hit) = self.hits.get_mut(&id) else { return };
-        let size = self.config.page_size.tokens();
+        let size = self.tree.page_size().tokens();
         let from = (on_host - hit.rest_at) as usize * size;
         let key = hit.rest.view().range(from..from + slots.len() * size);
         let done = self.tree.extend(self.tree.ancestor(place, on_host), key, Tier::Host, &slots);

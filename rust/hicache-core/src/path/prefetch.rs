@@ -36,16 +36,17 @@ impl HiCache {
         }
         let on_host = self.tree.resident_depth(place, Tier::Host) == place.depth;
         let hit = self.hit(id)?;
-        let size = self.config.page_size.tokens();
+        let size = self.tree.page_size().tokens();
         let contiguous = place.depth >= hit.rest_at;
         let known = (place.depth.max(hit.rest_at) - hit.rest_at) as usize * size;
         let rest = hit.rest.view().from(known);
-        let worth_it = !rest.is_empty() && rest.len() >= self.config.prefetch_threshold;
+        let worth_it = !rest.is_empty()
+            && rest.len() / size * self.config.page_size.tokens() >= self.config.prefetch_threshold;
         if !(on_host && contiguous && worth_it) {
             self.act();
             return Ok(false);
         }
-        let digests = hash::chain(self.tree.last_digest(place), rest, self.config.page_size);
+        let digests = hash::chain(self.tree.last_digest(place), rest, self.tree.page_size());
         self.ask(id, place.depth, digests)?;
         self.act();
         Ok(true)

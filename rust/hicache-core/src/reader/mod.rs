@@ -21,6 +21,7 @@ pub use publisher::Publisher;
 
 use crate::error::Result;
 use crate::hash::Namespace;
+use crate::key::Key;
 use crate::page::{PageSize, Tokens};
 use crate::tree::print::{next_print, seed_print};
 use arc_swap::ArcSwap;
@@ -63,6 +64,7 @@ pub struct WouldHit {
 #[derive(Clone, Debug)]
 pub struct Reader {
     page_size: PageSize,
+    bigrams: bool,
     shared: Arc<Shared>,
 }
 
@@ -74,13 +76,16 @@ impl Reader {
     /// When a token is negative.
     pub fn would_hit(&self, tokens: Tokens<'_>, namespace: &Namespace) -> Result<WouldHit> {
         let tokens = tokens.checked()?;
-        let size = self.page_size.tokens();
+        let (size, whole) = (self.page_size.tokens(), Key::new(tokens, self.bigrams)?);
+        let pages = self.page_size.pages(whole.units());
+        let words = if self.bigrams { 2 * size } else { size };
+        let key = whole.words(pages * words);
         // One table for the whole answer: a larger one that comes meanwhile is the next call's.
         let table = self.shared.table.load();
         let mut print = seed_print(&namespace.clone().canonical());
         let mut hit = WouldHit::default();
-        for page in 0..self.page_size.pages(tokens.len()) {
-            print = next_print(print, tokens.range(page * size..(page + 1) * size));
+        for page in 0..pages {
+            print = next_print(print, key.range(page * words..(page + 1) * words));
             let tiers = table.get(print);
             if tiers == 0 {
                 break;

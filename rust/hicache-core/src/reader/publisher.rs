@@ -27,8 +27,8 @@ impl Publisher {
     }
 
     /// A reader of what is published here.
-    pub fn reader(&self, page_size: PageSize) -> Reader {
-        Reader { page_size, shared: Arc::clone(&self.shared) }
+    pub fn reader(&self, page_size: PageSize, bigrams: bool) -> Reader {
+        Reader { page_size, bigrams, shared: Arc::clone(&self.shared) }
     }
 
     /// Applies changes in their order. False if there was no room: publish everything anew.

@@ -1,0 +1,97 @@
+"""Bigram keys: pairs of neighbouring tokens are the units of pages, in memory and in storage."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from hicache import ArgumentError, HiCache, Host, ModelIdentity, WouldHit, pools
+
+
+def cache_of(page_size: int, store: Path | None = None, keys: str = "bigrams") -> HiCache:
+    rows = [torch.zeros(32 * page_size, 1)]
+    identity = ModelIdentity(model="m") if store else None
+    pool = pools.latent("kv", rows)
+    return HiCache([pool], page_size, host=Host(), storage=store, identity=identity, keys=keys)
+
+
+def serve(cache: HiCache, tokens: list[int]) -> int:
+    """A whole request; returns what it hit."""
+    hit = cache.match_prefix(tokens)
+    cache.prefetch(hit)
+    while hit.waiting:
+        cache.poll()
+    cache.load([hit]).wait()
+    found = hit.length
+    pages = max(0, len(tokens) - 1) // cache.page_size - found // cache.page_size
+    slots = cache.allocate(pages)
+    assert slots is not None
+    cache.free(cache.insert(hit, tokens[found:], slots).duplicates)
+    hit.release()
+    assert cache.drain(10)
+    cache.check()
+    return found
+
+
+def matched(cache: HiCache, tokens: list[int]) -> int:
+    hit = cache.match_prefix(tokens)
+    found = hit.device_length
+    hit.release()
+    return found
+
+
+def test_rg4_a_page_of_pairs_needs_one_token_more() -> None:
+    with cache_of(64) as cache:
+        tokens = list(range(100, 165))
+        serve(cache, tokens)
+        assert matched(cache, tokens[:64]) == 0
+        assert matched(cache, tokens) == 64
+        assert matched(cache, [*tokens, 1]) == 64
+        assert matched(cache, []) == matched(cache, [1]) == 0
+        assert cache.reader().would_hit(tokens) == WouldHit(64, 64)
+        assert cache.reader().would_hit(tokens[:64]) == WouldHit(0, 0)
+
+
+def test_a_pair_ends_with_the_next_pages_first_token() -> None:
+    with cache_of(2) as cache:
+        serve(cache, [1, 2, 3, 4, 5])
+        assert matched(cache, [1, 2, 3, 4, 5]) == 4
+        assert matched(cache, [1, 2, 3, 4, 9]) == 2, "the second page's last pair is (4, 9)"
+        assert matched(cache, [1, 2, 9]) == 0
+
+
+def test_a_conversation_continues_at_the_hits_length() -> None:
+    with cache_of(2) as cache:
+        tokens = [1, 2, 3, 4, 5, 6, 7]
+        hit = cache.match_prefix(tokens)
+        cache.load([hit])
+        slots = cache.allocate(3)
+        assert slots is not None
+        for end in (3, 7):  # in two chunks, the second from where the hit is by then
+            start = hit.length
+            cache.insert(hit, tokens[start:end], slots[start // 2 : (end - 1) // 2])
+        assert hit.length == 6
+        hit.release()
+        more = cache.match_prefix([7, 8, 9], after=hit)
+        assert more.device_length == 6
+        more.release()
+
+
+def test_what_is_stored_comes_back_and_plain_keys_do_not_find_it(tmp_path: Path) -> None:
+    tokens = [5, 6, 7, 8, 9]
+    with cache_of(2, tmp_path) as cache:
+        assert serve(cache, tokens) == 0
+    with cache_of(2, tmp_path) as cache:
+        assert serve(cache, tokens) == 4
+        assert cache.stats()["hit_storage_tokens"] == 4
+    with cache_of(2, tmp_path, keys="tokens") as cache:
+        assert serve(cache, tokens) == 0
+
+
+def test_bad_keys_are_refused() -> None:
+    with pytest.raises(ArgumentError, match=r"^keys: "):
+        cache_of(2, keys="trigrams")
+    with cache_of(2) as cache, pytest.raises(ArgumentError, match=r"^tokens: "):
+        cache.match_prefix([1, -2, 3])
