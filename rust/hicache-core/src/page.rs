@@ -140,6 +140,11 @@ impl Tokens<'_> {
         each_width!(self, s => u32::try_from(lanes::overlay(s)).is_ok())
     }
 
+    /// A copy in 32 bits each, if all fit.
+    pub fn narrow(self) -> Option<Vec<u32>> {
+        each_width!(self, s => u32::try_from(lanes::overlay(s)).is_ok().then(|| lanes::lower(s)))
+    }
+
     /// Tokens that both runs begin with. A negative token equals none.
     pub fn common(self, stored: &OwnedTokens) -> usize {
         self.common_from(stored, 0)

@@ -78,19 +78,12 @@ fn slice<T: Element>(buffer: &PyBuffer<T>) -> &[T] {
 pub fn slots(value: &Bound<'_, PyAny>, argument: &'static str) -> PyResult<Vec<Slot>> {
     let buffer = TokenBuffer::get(value, argument)?;
     let numbers = buffer.view();
-    let mut over = 0;
-    let mut slots = Vec::with_capacity(numbers.len());
-    #[expect(clippy::cast_possible_truncation, reason = "`over` tells")]
-    numbers.for_each(|slot| {
-        over |= slot >> 32;
-        slots.push(Slot(slot as u32));
-    });
-    if over == 0 {
-        return Ok(slots);
+    // Narrow, as tokens are; a negative number is as wide as can be.
+    if let Some(slots) = numbers.narrow() {
+        return Ok(slots.into_iter().map(Slot).collect());
     }
-    let signed = |slot: u64| slot.cast_signed();
     let mut wrong = None;
-    numbers.for_each(|slot| wrong = wrong.or((slot >> 32 != 0).then_some(signed(slot))));
+    numbers.for_each(|slot| wrong = wrong.or((slot >> 32 != 0).then_some(slot.cast_signed())));
     refuse(value.py(), argument, format!("{} is no slot", wrong.unwrap_or_default()))
 }
 

@@ -87,11 +87,15 @@ impl Tree {
         let had = node.resident(tier);
         let known = (had.saturating_sub(offset) as usize).min(given.len());
         let from = offset as usize;
-        for (&own, &slot) in node.slots[tier as usize][from.min(had as usize)..].iter().zip(&given[..known]) {
-            out.slots.push(own);
-            if own != slot {
-                out.duplicates.push(slot);
-            }
+        let (own, named) = (&node.slots[tier as usize][from.min(had as usize)..][..known], &given[..known]);
+        out.slots.extend_from_slice(own);
+        // Usually all are duplicates: found out first, without a branch for each.
+        let same = own.iter().zip(named).fold(0, |same, (own, slot)| same + usize::from(own == slot));
+        if same == 0 {
+            out.duplicates.extend_from_slice(named);
+        } else {
+            let pairs = own.iter().zip(named).filter(|(own, slot)| own != slot);
+            out.duplicates.extend(pairs.map(|(_, &slot)| slot));
         }
         let adopted = &given[known..];
         if adopted.is_empty() {
