@@ -52,12 +52,6 @@ def demo(
     ] = 1024,
     answer_tokens: Annotated[int, typer.Option(min=1, max=128, help="Most tokens of an answer.")] = 32,
     page_size: Annotated[int, typer.Option(min=1, help="Tokens a page. A question is shorter than 32.")] = 32,
-    device_pages: Annotated[
-        int | None, typer.Option(min=1, help="Pages of the device pool.", show_default="two documents")
-    ] = None,
-    host_pages: Annotated[
-        int | None, typer.Option(min=1, help="Pages of the host pool.", show_default="four documents")
-    ] = None,
     store: Annotated[
         Path | None,
         typer.Option(metavar="DIR", help="An empty directory for the store.", show_default="a temporary one"),
@@ -74,14 +68,13 @@ def demo(
 ) -> None:
     """Let a small real model answer questions about several files of Python's standard library.
 
-    They are more text than the device and the host pool hold, so that the same file is seen cold, from the
-    device, from the host and, after a restart, from storage. The same question must get the same answer.
+    The device pool has room for two of them and the host pool for four, so that the same file is seen cold,
+    from the device, from the host and, after a restart, from storage. The same question must get the same
+    answer.
     """
     if LEAST_PAGES * page_size > tokens:
         raise refused("--page-size", f"a document needs {LEAST_PAGES} pages, and has {tokens} tokens")
-    chosen = Settings(
-        model.value, documents, tokens, answer_tokens, page_size, device_pages, host_pages, store=""
-    )
+    chosen = Settings(model.value, documents, tokens, answer_tokens, page_size, store="")
     output_file("--json", json_file)
     if plot:
         output_directory(out)

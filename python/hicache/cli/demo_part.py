@@ -3,8 +3,7 @@
 For: `demo.py`, which starts `python -m hicache.cli.demo_part SETTINGS PART RESULTS` twice.
 Assumes: SETTINGS is the JSON of a `demo_plan.Settings`, PART 1 or 2, RESULTS a file to write.
 Refuses to know: the other process.
-On error: one line on stderr, and exit 2 where the device pool is too small for a request, exit 1 where the
-model's package is missing or the store fails.
+On error: one line on stderr, and exit 1 where the model's package is missing or the store fails.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from hicache.cli.demo_plan import MODULES, QUESTIONS, Answer, Room, Settings, St
 from hicache.cli.demo_report import tier_lines
 from hicache.cli.demo_text import Bytes, Prompts, Text
 from hicache.cli.stack import Stack, Tiers, random_model, real_model, serving, warm_up
-from hicache.engines.reference import Model, Request, RequestTooLarge, Result
+from hicache.engines.reference import Model, Request, Result
 from hicache.engines.reference.tokenizer import MissingPackage
 from hicache.errors import HiCacheError
 
@@ -47,12 +46,7 @@ class Part:
         planned = steps(settings.documents, self._part)
         with serving(self._model, settings.model, tiers, chunk_tokens=CHUNK_TOKENS, max_running=1) as stack:
             self._say_sizes(self._room, stack)
-            answers = [
-                self._answer(stack, step, number, len(planned)) for number, step in enumerate(planned, 1)
-            ]
-            with self._console.status("the last pages go to the store"):
-                stack.cache.drain(DRAIN_S)
-        return answers
+            return [self._answer(stack, step, number, len(planned)) for number, step in enumerate(planned, 1)]
 
     def _load(self) -> tuple[Text, Model]:
         started = time.perf_counter()
@@ -84,6 +78,10 @@ class Part:
         console = self._console
         console.print(f"\n[bold]{number}/{count} {document}[/]: {question}", highlight=False)
         result, text = self._generate(stack, self._prompts.of(step))
+        # Pages that wait for the store hold their room on the host: a model that reads faster than a disk
+        # writes would find none for the next document, and the plan would come to nothing.
+        with console.status("pages go to the store"):
+            stack.cache.drain(DRAIN_S)
         answer = Answer(
             process=os.getpid(),
             document=document,
@@ -135,9 +133,6 @@ def main(settings: str, part: str, results: str) -> int:
     """Runs the part and writes its answers; the exit status."""
     try:
         answers = Part(Settings(**json.loads(settings)), int(part), Console()).run()
-    except RequestTooLarge as error:
-        print(f"Invalid value for '--device-pages': {error}", file=sys.stderr)
-        return 2
     except (MissingPackage, HiCacheError, OSError) as error:
         hint = "\n`make demo` installs it and runs the demo." if isinstance(error, MissingPackage) else ""
         print(f"error: {error}{hint}", file=sys.stderr)

@@ -40,16 +40,13 @@ SOURCES = ("cold", "device", "host", "storage")
 
 @dataclass(frozen=True)
 class Settings:
-    """The options of `hicache demo`, as they travel to its two processes. Sizes of tiers: pages, or None for
-    what the plan needs."""
+    """The options of `hicache demo`, as they travel to its two processes."""
 
     model: str
     documents: int
     tokens: int
     answer_tokens: int
     page_size: int
-    device_pages: int | None
-    host_pages: int | None
     store: str
 
 
@@ -93,10 +90,7 @@ def room(settings: Settings, longest: int) -> Room:
     would come from the wrong tier. A second question about a document pushes out old answers only.
     """
     whole = -(-longest // settings.page_size)
-    return Room(
-        device=settings.device_pages or DEVICE_DOCUMENTS * whole,
-        host=settings.host_pages or HOST_DOCUMENTS * whole,
-    )
+    return Room(device=DEVICE_DOCUMENTS * whole, host=HOST_DOCUMENTS * whole)
 
 
 @dataclass(frozen=True)

@@ -67,11 +67,11 @@ def in_new_process(store: Path, layout: str, tokens: list[int], namespace: Names
 @pytest.mark.parametrize("writes", LAYOUTS)
 def test_a_new_process_reads_what_the_old_one_wrote(tmp_path: Path, writes: str, reads: str) -> None:
     salted = Namespace(salt="tenant")
-    with make(2, layout=writes, store=tmp_path, shape=BOTH).cache as cache:
-        engine = make(2, layout=writes, store=tmp_path, shape=BOTH)
-        engine.finish(engine.run(EIGHT, salted))
-        engine.cache.close()  # nothing was polled: closing waits for what is under way
-        assert cache.stats()["device_resident"] == 0
+    engine = make(2, layout=writes, store=tmp_path, shape=BOTH)
+    engine.finish(engine.run(EIGHT, salted))
+    assert engine.cache.stats()["stored_pages"] == 0, "nothing was polled"
+    engine.cache.close()  # waits for what is under way
+    assert engine.cache.stats()["stored_pages"] == len(store_files(tmp_path)) == 4
     answer = in_new_process(tmp_path, reads, [*EIGHT, 8, 9], salted)
     assert (answer["length"], answer["storage"], answer["prefetched_pages"]) == (8, 8, 4)
     assert in_new_process(tmp_path, reads, EIGHT, PLAIN)["length"] == 0

