@@ -83,7 +83,7 @@ class HiCache:
             store_deadline=number("store_deadline", store_deadline),
             prefetch_threshold=whole_number("prefetch_threshold", prefetch_threshold, least=0),
         )
-        self.page_size = page_size
+        self.page_size = int(page_size)
         self._pool = pools[0].name
         self._forgotten: list[int] = []
         self._closed = False
