@@ -31,6 +31,7 @@ pub mod page;
 mod path;
 pub mod pool;
 pub mod replay;
+mod sha;
 pub mod stats;
 pub mod storage;
 pub mod transfer;
