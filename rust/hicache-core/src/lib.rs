@@ -10,6 +10,7 @@
 //! | copies between device and host | `transfer/` |
 //! | pages outside of memory | `storage/` |
 //! | names of pages: digests, namespaces; who may read them | `hash`, `identity` |
+//! | what looks at every token: comparisons, the chain's SHA-256 | `lanes`, `sha` |
 //! | traces without bytes | `replay` |
 
 pub mod assemble;
