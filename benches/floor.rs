@@ -1,9 +1,10 @@
 //! A match beside the comparison of its tokens alone: what the tree itself adds.
 //!
-//! `cargo bench --bench floor`; a part of the name selects, as in `-- "16 int32"`. Prints nanoseconds and ratios, both sides interleaved in one run: `cold`
-//! takes 1,024 keys of 670 to 10,720 tokens, each in its own buffer, in an order that defeats the caches, and
-//! counts the longest; `warm` repeats one key of 10,720 tokens; `million` is one key of 2^20 tokens whose path has edges of 4,096.
-//! The comparison alone has all tokens of a conversation in one piece and knows beforehand which.
+//! `cargo bench --bench floor`; a part of the name selects, as in `-- "16 int32"`. Prints nanoseconds and
+//! ratios, both sides in turns in one run: `cold` takes 1,024 keys of 670 to 10,720 tokens, each in its own
+//! buffer, in an order that defeats the caches, and counts the longest; `warm` repeats one key of 10,720
+//! tokens; `million` is one key of 2^20 tokens whose path has edges of 4,096. The comparison alone has all
+//! tokens of a conversation in one piece and knows beforehand which.
 #![allow(missing_docs, clippy::unwrap_used)]
 #![allow(clippy::cast_possible_truncation, clippy::cast_precision_loss)]
 

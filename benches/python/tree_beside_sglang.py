@@ -6,12 +6,11 @@ its extension was built for; nothing else of it is needed, since only that one e
 runs itself there, with this interpreter's `hicache` on the path (torch and NumPy come from that environment).
 
 64 conversations of 16 turns of 670 random tokens: 1,024 keys. Keys, as in the peer's own interface, are int64
-(SGLang takes nothing else); ours also int32. `cold`: all keys in a shuffled order, each
-in its own buffer, the
-median of those of 10,720 tokens; `warm`: one of them repeated; `match` leaves out the release, which SGLang's
-match has no part of, `match, release` counts it. `insert present`: a key that is cached, from its beginning.
-`continue`: only the last 670 tokens are passed, after the hit that ended before them; SGLang has to be given
-the whole key. Prints nanoseconds (medians, less the timer's own) and how many times faster ours is.
+(SGLang takes nothing else); ours also int32. `cold`: all keys in a shuffled order, each in its own buffer,
+the median of those of 10,720 tokens; `warm`: one of them repeated. `match` leaves out the release, which has
+no part in SGLang's match; `match, release` counts it. `insert present`: a key that is cached, from its
+beginning. `continue`: only the last 670 tokens are passed, after the hit that ended before them; SGLang has
+to be given the whole key. Prints nanoseconds (medians, less the timer's own) and SGLang's as a multiple.
 """
 
 from __future__ import annotations

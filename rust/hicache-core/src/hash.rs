@@ -8,10 +8,8 @@
 //! Nothing but tokens and namespace enters: what else tells pages apart is [`crate::identity`]'s.
 //! On error: nothing here fails.
 
-use crate::lanes::Word;
 use crate::page::{PageSize, Tokens};
-use multiversion::multiversion;
-use sha2::block_api::compress256;
+use crate::sha::Padded;
 use sha2::{Digest as _, Sha256};
 use std::borrow::Cow;
 
@@ -27,14 +25,6 @@ impl std::fmt::Debug for Digest {
 
 /// What precedes a wide page's words.
 const WIDE_TAG: u8 = 0xFF;
-
-/// SHA-256's initial state.
-const START: [u32; 8] =
-    [0x6a09_e667, 0xbb67_ae85, 0x3c6e_f372, 0xa54f_f53a, 0x510e_527f, 0x9b05_688c, 0x1f83_d9ab, 0x5be0_cd19];
-/// Bytes that SHA-256 compresses at a time.
-const BLOCK: usize = 64;
-/// Blocks of the largest page that is hashed on the stack.
-const MOST: usize = 17;
 
 /// The digest of one page (or of any run of tokens taken as one page).
 pub fn page_digest(prior: Option<&Digest>, page: Tokens<'_>) -> Digest {
@@ -67,51 +57,6 @@ pub fn chain(prior: Option<Digest>, tokens: Tokens<'_>, page_size: PageSize) -> 
         }
     }
     digests
-}
-
-/// The blocks of a narrow page that is not the first: 32 bytes of the page before, 4 bytes a token, and the
-/// padding, which is the same for all pages. Nearly all pages are such.
-#[derive(Clone)]
-pub(crate) struct Padded {
-    bytes: [[u8; BLOCK]; MOST],
-    blocks: usize,
-    page: usize,
-}
-
-impl Padded {
-    /// For pages of so many tokens, unless they are too large.
-    fn of(page: usize) -> Option<Self> {
-        let length = 32 + 4 * page;
-        let blocks = (length + 9).div_ceil(BLOCK);
-        let mut bytes = [[0; BLOCK]; MOST];
-        let flat = bytes.as_flattened_mut().get_mut(..blocks * BLOCK)?;
-        flat[length] = 0x80;
-        flat[blocks * BLOCK - 8..].copy_from_slice(&(length as u64 * 8).to_be_bytes());
-        Some(Self { bytes, blocks, page })
-    }
-}
-
-/// Digests of whole pages. From a digest to the next one, nothing is written in smaller words than it is
-/// read again: that would cost as much as half a block.
-#[multiversion(targets("x86_64+ssse3"))]
-#[expect(clippy::cast_possible_truncation, reason = "the tokens are narrow")]
-pub(crate) fn chain_narrow<A: Word>(prior: Digest, tokens: &[A], padded: &Padded, digests: &mut Vec<Digest>) {
-    let Padded { mut bytes, blocks, page } = padded.clone();
-    let blocks = &mut bytes[..blocks];
-    let mut last = prior;
-    for page in tokens.chunks_exact(page) {
-        let (head, body) = blocks.as_flattened_mut().split_at_mut(32);
-        head.copy_from_slice(&last.0);
-        for (bytes, token) in body.as_chunks_mut::<4>().0.iter_mut().zip(page) {
-            *bytes = (token.word() as u32).to_le_bytes();
-        }
-        let mut state = START;
-        compress256(&mut state, blocks);
-        for (bytes, word) in last.0.as_chunks_mut::<4>().0.iter_mut().zip(state) {
-            *bytes = word.to_be_bytes();
-        }
-        digests.push(last);
-    }
 }
 
 /// Who may share a prefix. Namespaces never share, in any tier.

@@ -11,6 +11,7 @@
 //! | pages outside of memory | `storage/` |
 //! | names of pages: digests, namespaces; who may read them | `hash`, `identity` |
 //! | readers on other threads | `reader/` |
+//! | what looks at every token: comparisons, the chain's SHA-256 | `lanes`, `sha` |
 //! | traces without bytes | `replay` |
 
 pub mod assemble;
@@ -34,6 +35,7 @@ mod path;
 pub mod pool;
 pub mod reader;
 pub mod replay;
+mod sha;
 pub mod stats;
 pub mod storage;
 pub mod transfer;

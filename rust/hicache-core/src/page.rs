@@ -4,8 +4,9 @@
 //! On error: [`Tokens::checked`] names a negative token and its position.
 
 use crate::error::{Result, argument};
-use crate::hash::{self, Digest, Padded};
+use crate::hash::Digest;
 use crate::lanes::{self, Word};
+use crate::sha::{self, Padded};
 use std::num::NonZeroU32;
 use std::ops::Range;
 
@@ -160,7 +161,7 @@ impl Tokens<'_> {
 
     /// Appends the digests of all whole pages; all tokens must be narrow.
     pub(crate) fn chain_narrow(self, prior: Digest, padded: &Padded, digests: &mut Vec<Digest>) {
-        each_width!(self, s => hash::chain_narrow(prior, s, padded, digests));
+        each_width!(self, s => sha::chain_narrow(prior, s, padded, digests));
     }
 
     /// A hash of all the tokens, whatever their width.

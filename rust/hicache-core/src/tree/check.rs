@@ -34,6 +34,7 @@ impl Tree {
             for tier in Tier::ALL {
                 entry.1[tier as usize] += u32::from(node.resident(tier) > 0);
             }
+            ensure(node.root == self.arena[node.parent].root, "T1", index, "its root is not its parent's")?;
             let first = self.page(node.tokens.view(), 0);
             ensure(node.key_hash == child_hash(node.parent, first), "T1", index, "its key hash is wrong")?;
             ensure(self.child(node.parent, first) == Some(index), "T1", index, "the table does not find it")?;
@@ -169,6 +170,7 @@ impl Tree {
         for (index, node) in self.arena.iter().filter(|(_, node)| node.is_root()) {
             roots += 1;
             let named = node.namespace.as_ref().and_then(|namespace| self.roots.get(&**namespace));
+            ensure(node.root == index, "T8", index, "it is not its own root")?;
             ensure(named == Some(&index), "T8", index, "no namespace leads to it")?;
             ensure(node.children > 0 || node.pins != NIL, "T8", index, "it is empty and unused")?;
         }

@@ -35,6 +35,16 @@ fn t1_links() {
     objects(&t, "T1");
 
     let (mut t, place) = tree();
+    t.arena[place.node].root = place.node;
+    objects(&t, "T1");
+
+    // Its parent is gone.
+    let (mut t, place) = tree();
+    let parent = t.arena[place.node].parent;
+    t.arena.remove(parent);
+    objects(&t, "T1");
+
+    let (mut t, place) = tree();
     let parent = t.arena[place.node].parent;
     t.arena[parent].resident_children[0] -= 1;
     objects(&t, "T1");
@@ -127,5 +137,16 @@ fn t8_roots() {
 
     let (mut t, _) = tree();
     t.roots.clear();
+    objects(&t, "T8");
+
+    let (mut t, place) = tree();
+    let root = t.arena[place.node].root;
+    t.arena[root].root = place.node;
+    t.arena
+        .iter()
+        .map(|(index, _)| index)
+        .collect::<Vec<_>>()
+        .into_iter()
+        .for_each(|index| t.arena[index].root = place.node);
     objects(&t, "T8");
 }
