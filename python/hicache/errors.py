@@ -12,7 +12,8 @@ class ArgumentError(HiCacheError, ValueError):
 
 
 class StaleCursor(HiCacheError, LookupError):
-    """The place of a released hit was evicted: pass all tokens instead of `after`."""
+    """The place of a released hit was evicted, or these tokens can't follow it (with bigram keys the first
+    one must be the one that its last pair ends with): pass all tokens instead of `after`."""
 
 
 class HitError(HiCacheError, RuntimeError):

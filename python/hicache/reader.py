@@ -33,7 +33,7 @@ class Reader:
 
     def would_hit(self, tokens: Integers, namespace: Namespace | None = None) -> WouldHit:
         """What `match_prefix` would find now. Pages that come or go meanwhile may or may not count; one
-        guess in 2^62 is wrong, since prefixes are told apart by fingerprints here."""
+        guess in 2^61 is wrong, since prefixes are told apart by fingerprints here."""
         space = namespace or Namespace()
         fields = (space.extra_key, space.salt, space.adapter)
         return WouldHit(*self._core.would_hit(tensors.integers("tokens", tokens), *fields))

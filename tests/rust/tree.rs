@@ -75,6 +75,16 @@ fn the_digest_tells_decisions_apart() {
     assert_eq!(build(0), build(0));
     let all: std::collections::HashSet<u64> = (0..=5).map(build).collect();
     assert_eq!(all.len(), 6);
+    // Nor do other tokens, or another namespace, of the same shape pass for the same.
+    let one = |tokens: &[i32], salt: Option<&str>| {
+        let mut tree = Tree::new(PageSize::new(2).unwrap(), false);
+        let root = tree.root(&Namespace { salt: salt.map(str::to_owned), ..Namespace::default() });
+        tree.extend(root, Tokens::I32(tokens), Tier::Device, &[Slot(0)]);
+        tree.digest()
+    };
+    let plain = one(&[1, 2], None);
+    assert_eq!(plain, one(&[1, 2], None));
+    assert!(![one(&[5, 6], None), one(&[1, 3], None), one(&[1, 2], Some("a"))].contains(&plain));
     // Looking changes nothing.
     let mut tree = Tree::new(PageSize::new(1).unwrap(), false);
     extend(&mut tree, &[1, 2], 0);

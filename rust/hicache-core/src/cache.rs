@@ -215,7 +215,8 @@ impl HiCache {
         self.publish();
     }
 
-    fn publish(&mut self) {
+    /// Readers are told what changed.
+    pub(crate) fn publish(&mut self) {
         let Some(mut publisher) = self.publisher.take() else { return };
         let changes = self.tree.take_changes();
         if !publisher.apply(&changes) {

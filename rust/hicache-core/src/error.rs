@@ -14,8 +14,8 @@ pub enum Error {
         /// What is wrong with it.
         reason: String,
     },
-    /// The cursor's place was evicted: pass all tokens.
-    #[error("after: the place of this hit was evicted; pass all tokens instead")]
+    /// The cursor's place was evicted, or is not these tokens': pass all of them.
+    #[error("after: the place of this hit was evicted or is not these tokens'; pass all tokens instead")]
     Stale,
     /// A hit was used in a state that doesn't allow it.
     #[error("hit: {0}")]

@@ -116,10 +116,10 @@ pub(crate) fn mix<A: Word>(tokens: &[A], seed: u64) -> u64 {
     folded(sum ^ STEP, seed ^ OTHER)
 }
 
-/// Both halves of the product.
+/// Both halves of the product, and the factors: where one of them is 0, the other still counts.
 #[inline(always)]
 #[expect(clippy::cast_possible_truncation, reason = "the halves are taken apart")]
 fn folded(a: u64, b: u64) -> u64 {
     let product = u128::from(a) * u128::from(b);
-    product as u64 ^ (product >> 64) as u64
+    product as u64 ^ (product >> 64) as u64 ^ a ^ b.rotate_left(32)
 }

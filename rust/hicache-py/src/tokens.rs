@@ -66,6 +66,9 @@ fn check<T: Element>(py: Python<'_>, buffer: &PyBuffer<T>, argument: &'static st
 }
 
 fn slice<T: Element>(buffer: &PyBuffer<T>) -> &[T] {
+    if buffer.item_count() == 0 {
+        return &[];
+    }
     // SAFETY: `check` saw a contiguous buffer of this element type, which CPython keeps exported while
     // `buffer` lives. That nobody writes to it during the call is the caller's part, as documented.
     #[allow(unsafe_code)]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from hicache import ArgumentError, HiCache, Host, ModelIdentity, WouldHit, pools
+from hicache import ArgumentError, HiCache, Host, ModelIdentity, StaleCursor, WouldHit, pools
 
 
 def cache_of(page_size: int, store: Path | None = None, keys: str = "bigrams") -> HiCache:
@@ -77,6 +77,26 @@ def test_a_conversation_continues_at_the_hits_length() -> None:
         more = cache.match_prefix([7, 8, 9], after=hit)
         assert more.device_length == 6
         more.release()
+
+
+def test_a_tail_must_begin_with_the_token_that_the_hits_last_pair_ends_with() -> None:
+    with cache_of(2) as cache:
+        hit = cache.match_prefix([1, 2, 3])
+        cache.load([hit])
+        slots = cache.allocate(3)
+        assert slots is not None
+        cache.insert(hit, [1, 2, 3], slots[:1])
+        with pytest.raises(ArgumentError, match=r"^tokens: "):
+            cache.insert(hit, [8, 4, 5], slots[1:2])
+        assert hit.length == 2
+        cache.insert(hit, [3, 4, 5], slots[1:2])
+        cache.free(slots[2:])
+        hit.release()
+        with pytest.raises(StaleCursor):
+            cache.match_prefix([9, 5, 6, 7], after=hit)
+        assert matched(cache, [1, 2, 3, 4, 9, 5, 6, 7]) == 2
+        assert matched(cache, [1, 2, 3, 4, 5, 6]) == 4
+        cache.check()
 
 
 def test_what_is_stored_comes_back_and_plain_keys_do_not_find_it(tmp_path: Path) -> None:

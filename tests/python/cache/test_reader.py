@@ -44,6 +44,12 @@ def test_a_reader_sees_both_tiers_and_namespaces(cache: HiCache) -> None:
     with pytest.raises(ArgumentError, match=r"^tokens: "):
         reader.would_hit([-1, 2])
     assert reader.stats()["device_resident"] == 0 == cache.stats()["device_resident"]
+    slots = cache.allocate(5)
+    assert slots is not None
+    cache.free(slots)
+    cache.match_prefix([1, 2]).release()
+    for name in ("device_free", "requests"):
+        assert reader.stats()[name] == cache.stats()[name]
     cache.close()
     assert reader.would_hit([1, 2]) == WouldHit(0, 0)
 

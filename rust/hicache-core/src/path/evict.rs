@@ -47,6 +47,7 @@ impl HiCache {
         }
         self.device.check_out("slots", slots)?;
         slots.iter().for_each(|&slot| self.device.give_back(slot));
+        self.publish();
         Ok(())
     }
 

@@ -38,6 +38,10 @@ impl HiCache {
             let reason = format!("{pages} whole pages need a slot each, got {}", slots.len());
             return argument("slots", reason);
         }
+        if !self.continues(self.tree.pinned(&self.hit(id)?.pin), tokens) {
+            let reason = "must begin with the token that the last pair before them ends with";
+            return argument("tokens", reason);
+        }
         let given = &slots[..pages];
         self.device.check_out("slots", given)?;
 

@@ -15,7 +15,8 @@ impl HiCache {
     /// `at` is the time in seconds, on the clock of `poll`. The hit is held softly until it is loaded or released.
     ///
     /// # Errors
-    /// Negative tokens; a namespace that isn't `after`'s; [`Error::Stale`] when `after`'s place was evicted.
+    /// Negative tokens; a namespace that isn't `after`'s; [`Error::Stale`] when `after`'s place was evicted,
+    /// or when the tokens can't follow it (pairs of tokens overlap).
     pub fn match_prefix(
         &mut self,
         tokens: Tokens<'_>,
@@ -31,7 +32,7 @@ impl HiCache {
         let key = whole.pages(self.config.page_size.pages(whole.units().min(limit)), words);
 
         let found = self.tree.walk(start, key);
-        let matched = (found.usable - start.depth) as usize * size;
+        let matched = found.usable.saturating_sub(start.depth) as usize * size;
         // What equals tokens of the tree is not negative: only the rest is still to be looked at.
         if !self.config.bigrams {
             tokens.checked_from(matched)?;
@@ -56,6 +57,7 @@ impl HiCache {
             fetch: None,
         };
         self.hits.insert(id, hit);
+        self.publish();
         Ok(id)
     }
 
@@ -67,6 +69,9 @@ impl HiCache {
             }
             Some(cursor) if cursor.depth > 0 => {
                 let place = self.tree.resolve(cursor).ok_or(Error::Stale)?;
+                if !self.continues(place, tokens) {
+                    return Err(Error::Stale);
+                }
                 if self.tree.namespace(place) != Some(namespace) {
                     return argument("namespace", "differs from the namespace of `after`");
                 }
@@ -85,6 +90,17 @@ impl HiCache {
         let less = shallow(Tier::Device).min(shallow(Tier::Host));
         let other = (less < place.depth).then(|| self.tree.ancestor(place, less));
         (self.tree.pin(place, Hold::Soft), other.map(|place| self.tree.pin(place, Hold::Soft)))
+    }
+
+    /// Whether tokens may follow a place. With pairs the last one before the place ends with the first token
+    /// behind it, so that another token there makes another pair of it.
+    pub(crate) fn continues(&self, place: Place, tokens: Tokens<'_>) -> bool {
+        if !self.config.bigrams || tokens.is_empty() || place.depth == 0 {
+            return true;
+        }
+        let mut first = None;
+        tokens.range(0..1).for_each(|token| first = Some(token));
+        self.tree.last_word(place) == first
     }
 
     /// Follows a waiting hit's tokens as far as they are known now, which may be less (pages went) or

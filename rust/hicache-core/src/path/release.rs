@@ -18,6 +18,7 @@ impl HiCache {
         let cursor = Cursor { cache: Some(self.serial), ..self.tree.cursor(place) };
         self.tree.touch_matched(place);
         hit.also.into_iter().chain([hit.pin]).for_each(|pin| self.tree.unpin(pin));
+        self.publish();
         Ok(cursor)
     }
 }

@@ -5,8 +5,8 @@
 //!  tree ──changes──▶ cache ──▶ table of (fingerprint of a prefix → tiers) ◀── readers, any thread
 //!                    (after each verb)
 //! ```
-//! A page's fingerprint covers its whole prefix and namespace in 62 bits. What a reader is told is advice, for
-//! routing and for admission: it serves no bytes, so that two prefixes with one fingerprint (one in 2^62 pairs)
+//! A page's fingerprint covers its whole prefix and namespace in 61 bits. What a reader is told is advice, for
+//! routing and for admission: it serves no bytes, so that two prefixes with one fingerprint (one in 2^61 pairs)
 //! cost a wrong guess and nothing else.
 //!
 //! | file | what |

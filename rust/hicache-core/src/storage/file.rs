@@ -34,11 +34,12 @@ const CODEC_NONE: u32 = 0;
 const ABANDONED: Duration = Duration::from_secs(600);
 
 /// What our temporary files' names begin with. A process number alone is no name: it comes back after a
-/// restart of a container, and two containers that share the directory may have the same one.
-static OURS: LazyLock<String> = LazyLock::new(|| {
-    let nonce = RandomState::new().hash_one(std::time::SystemTime::now());
-    format!("{}-{nonce:016x}-", std::process::id())
-});
+/// restart of a container, and two containers that share the directory may have the same one. Nor is the
+/// nonce: a forked child has its parent's.
+fn ours() -> String {
+    static NONCE: LazyLock<u64> = LazyLock::new(|| RandomState::new().hash_one(std::time::SystemTime::now()));
+    format!("{}-{:016x}-", std::process::id(), *NONCE)
+}
 
 /// A directory of pages of one identity.
 #[derive(Debug)]
@@ -82,15 +83,16 @@ impl FileStore {
         // Two stores of one process may share the directory.
         static ATTEMPT: AtomicU64 = AtomicU64::new(0);
         let attempt = ATTEMPT.fetch_add(1, Ordering::Relaxed);
-        self.tmp.join(format!("{}{attempt}", *OURS))
+        self.tmp.join(format!("{}{attempt}", ours()))
     }
 
     /// Removes temporary files that nobody is writing any more. Processes of other machines and containers
     /// can't be asked, so that age decides.
     fn remove_remains(&self) {
         let Ok(entries) = fs::read_dir(&self.tmp) else { return };
+        let prefix = ours();
         for entry in entries.flatten() {
-            let ours = entry.file_name().to_string_lossy().starts_with(OURS.as_str());
+            let ours = entry.file_name().to_string_lossy().starts_with(&prefix);
             let age = entry.metadata().and_then(|data| data.modified()).ok().and_then(|at| at.elapsed().ok());
             if !ours && age.is_some_and(|age| age > ABANDONED) {
                 // Somebody else may have been quicker.

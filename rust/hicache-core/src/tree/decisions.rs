@@ -25,9 +25,11 @@ pub(super) struct Decisions(u64);
 const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
 
 impl Decisions {
-    /// Folds in one decision: where in its path, in which order of slots, and the slots themselves.
+    /// Folds in one decision: where in its path, in which order of slots, and the slots themselves. Whose
+    /// pages they are is folded in before it, by a hash of their tokens or of their edge's.
     pub fn fold(&mut self, decision: Decision, depth: u32, order: usize, slots: &[Slot]) {
         self.word(u64::from(depth) << 16 | (order as u64) << 8 | decision as u64);
+        self.word(slots.len() as u64);
         slots.iter().for_each(|slot| self.word(u64::from(slot.0)));
     }
 
@@ -35,7 +37,8 @@ impl Decisions {
         self.0
     }
 
-    const fn word(&mut self, word: u64) {
+    /// Folds in one word.
+    pub const fn word(&mut self, word: u64) {
         self.0 = (self.0.rotate_left(23) ^ word).wrapping_mul(SPREAD);
     }
 }

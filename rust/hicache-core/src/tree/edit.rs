@@ -65,6 +65,7 @@ impl Tree {
     pub(super) fn make_root(&mut self, namespace: &Namespace) -> u32 {
         let mut root = Node::new(NIL, 0, Tokens::EMPTY.to_owned());
         root.parts = vec![super::component::Part::default(); self.components.len()];
+        self.decisions.word(super::print::seed_print(namespace));
         root.namespace = Some(Box::new(namespace.clone()));
         let node = self.arena.insert(root);
         self.arena[node].root = node;
@@ -112,12 +113,14 @@ impl Tree {
         leaf.root = self.arena[at.node].root;
         leaf.slots[tier as usize] = slots.to_vec();
         if self.hashing {
-            leaf.digests = hash::chain(self.last_digest(at), tail, self.page_size);
+            leaf.digests = hash::chain(self.last_digest(at), leaf.tokens.view(), self.page_size);
         }
         leaf.parts = vec![super::component::Part::default(); self.components.len()];
         let end = leaf.end();
+        // All that is derived is derived from our own copy: the caller's buffer is read once.
+        leaf.key_hash = child_hash(at.node, self.page(leaf.tokens.view(), 0));
+        self.decisions.word(leaf.tokens.view().mix(leaf.key_hash));
         self.decisions.fold(Decision::Placed, at.depth, full(tier), slots);
-        leaf.key_hash = child_hash(at.node, self.page(tail, 0));
         let node = self.arena.insert(leaf);
         self.enter(node);
         self.resident[tier as usize] += slots.len();
@@ -138,6 +141,7 @@ impl Tree {
             return at;
         }
         let cut = (at.depth - node.start) as usize;
+        self.decisions.word(node.key_hash);
         self.decisions.fold(Decision::Split, at.depth, 0, &[]);
         let mut head =
             Node::new(node.parent, node.start, node.tokens.split_head(cut * self.page_size.tokens()));
@@ -192,6 +196,7 @@ impl Tree {
         let keep = (node.resident(tier) - count) as usize;
         let slots: Vec<Slot> = node.slots[tier as usize].drain(keep..).rev().collect();
         self.resident[tier as usize] -= slots.len();
+        self.decisions.word(node.key_hash);
         self.decisions.fold(Decision::Left, node.start, full(tier), &slots);
         self.note(index, keep..keep + slots.len());
         let node = &mut self.arena[index];

@@ -65,6 +65,7 @@ impl Tree {
         let node = &mut self.arena[index];
         let (parent, had) = (node.parent, node.resident(tier));
         node.slots[tier as usize].extend_from_slice(slots);
+        self.decisions.word(node.key_hash);
         self.decisions.fold(Decision::Placed, node.start + had, full(tier), slots);
         self.resident[tier as usize] += slots.len();
         self.note(index, had as usize..had as usize + slots.len());

@@ -131,6 +131,15 @@ impl Tree {
         digests
     }
 
+    /// The last word before a place, if there is one.
+    pub fn last_word(&self, place: Place) -> Option<u64> {
+        let node = &self.arena[place.node];
+        let end = (place.depth - node.start) as usize * self.page_size.tokens();
+        let mut last = None;
+        node.tokens.view().range(end.saturating_sub(1)..end).for_each(|word| last = Some(word));
+        last
+    }
+
     /// Whose place it is.
     pub fn namespace(&self, place: Place) -> Option<&Namespace> {
         self.arena[self.arena[place.node].root].namespace.as_deref()

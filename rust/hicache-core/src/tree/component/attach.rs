@@ -41,6 +41,7 @@ impl Tree {
             };
             if adopted {
                 let order = Order::of(component, tier).0;
+                self.decisions.word(self.arena[at.node].key_hash);
                 self.decisions.fold(Decision::PartPlaced, page, order, &[slot]);
                 self.part_resident[component][tier as usize] += 1;
             } else {

@@ -198,6 +198,7 @@ impl Tree {
     fn settle_part(&mut self, component: usize, tier: Tier, node: u32, left: &[Slot]) {
         if !left.is_empty() {
             let (depth, order) = (self.arena[node].start, Order::of(component, tier).0);
+            self.decisions.word(self.arena[node].key_hash);
             self.decisions.fold(Decision::PartLeft, depth, order, left);
             self.part_resident[component][tier as usize] -= left.len();
         }
