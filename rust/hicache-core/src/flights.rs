@@ -90,6 +90,9 @@ impl Flights {
     pub fn expire(&mut self, now: f64) -> usize {
         let before = self.strays.len();
         for queue in [&mut self.stores, &mut self.prefetches] {
+            if !queue.iter().any(|batch| now >= batch.deadline) {
+                continue;
+            }
             let (late, rest): (Vec<Batch>, Vec<Batch>) =
                 std::mem::take(queue).into_iter().partition(|batch| now >= batch.deadline);
             queue.extend(rest);

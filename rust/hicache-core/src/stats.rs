@@ -41,7 +41,8 @@ pub struct Stats {
     pub corrupt_pages: u64,
     /// Pages that the store could not read.
     pub read_failed_pages: u64,
-    /// Pages that arrived when nobody could use them any more.
+    /// Pages that arrived when nobody could use them any more: the request had gone on, the pages before them
+    /// were gone, or others had brought them.
     pub prefetch_dropped_pages: u64,
     /// Prefetches that found no room on the host for all they could have read.
     pub prefetch_no_room: u64,

@@ -101,14 +101,10 @@ impl HiCache {
         late.into_iter().for_each(|slot| self.host.give_back(slot));
         let Ok(place) = self.find_again(id) else { return };
         let on_host = self.tree.resident_depth(place, Tier::Host);
-        // Others may have brought some of these pages meanwhile, or those before may have gone.
-        let known = on_host.saturating_sub(at) as usize;
-        let (grafted, useless) = if on_host < at { (0, slots.len()) } else { (slots.len(), known) };
-        let useless: Vec<Slot> = slots.drain(..useless.min(slots.len())).collect();
-        if grafted == 0 {
-            self.stats.prefetch_dropped_pages += useless.len() as u64;
-        }
-        useless.into_iter().for_each(|slot| self.host.give_back(slot));
+        // Others may have brought some of these pages meanwhile, or those before them may have gone.
+        let useless = if on_host < at { slots.len() } else { slots.len().min((on_host - at) as usize) };
+        self.stats.prefetch_dropped_pages += useless as u64;
+        slots.drain(..useless).for_each(|slot| self.host.give_back(slot));
         if slots.is_empty() {
             return;
         }

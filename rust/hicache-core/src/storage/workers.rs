@@ -156,31 +156,29 @@ fn outcomes(store: &dyn Store, batch: &Batch) -> Vec<Outcome> {
     if batch.cancel.load(Ordering::Relaxed) {
         return vec![Outcome::Cancelled; batch.keys.len()];
     }
-    let all: Vec<usize> = (0..batch.keys.len()).collect();
-    let mut outcomes = attempt(store, batch, &all);
-    if matches!(batch.work, Work::Put(_)) && outcomes.contains(&Outcome::Failed) {
-        let failed: Vec<usize> = all.into_iter().filter(|&at| outcomes[at] == Outcome::Failed).collect();
-        let again = attempt(store, batch, &failed);
+    let mut outcomes = attempt(store, &batch.keys, &batch.work);
+    let Work::Put(pages) = &batch.work else { return outcomes };
+    let failed: Vec<usize> = (0..outcomes.len()).filter(|&at| outcomes[at] == Outcome::Failed).collect();
+    if !failed.is_empty() {
+        let keys: Vec<Digest> = failed.iter().map(|&at| batch.keys[at]).collect();
+        let again = Work::Put(failed.iter().map(|&at| Page(pages[at].0.clone())).collect());
+        let again = attempt(store, &keys, &again);
         failed.into_iter().zip(again).for_each(|(at, outcome)| outcomes[at] = outcome);
     }
     outcomes
 }
 
-/// One try at some keys of a batch.
-fn attempt(store: &dyn Store, batch: &Batch, which: &[usize]) -> Vec<Outcome> {
-    let count = which.len();
-    let keys: Vec<Digest> = which.iter().map(|&at| batch.keys[at]).collect();
-    let some =
-        |pages: &'_ [Page]| -> Vec<Page> { which.iter().map(|&at| Page(pages[at].0.clone())).collect() };
-    let run = AssertUnwindSafe(|| match &batch.work {
-        Work::Exists => store.exists(&keys),
-        Work::Get(pages) => get(store, &keys, &some(pages)),
-        Work::Put(pages) => put(store, &keys, &some(pages)),
+/// One try.
+fn attempt(store: &dyn Store, keys: &[Digest], work: &Work) -> Vec<Outcome> {
+    let run = AssertUnwindSafe(|| match work {
+        Work::Exists => store.exists(keys),
+        Work::Get(pages) => get(store, keys, pages),
+        Work::Put(pages) => put(store, keys, pages),
     });
     match catch_unwind(run) {
-        Ok(outcomes) if outcomes.len() == count => outcomes,
+        Ok(outcomes) if outcomes.len() == keys.len() => outcomes,
         // A panic, or an answer that misses keys: nothing of it can be believed.
-        _ => vec![Outcome::Failed; count],
+        _ => vec![Outcome::Failed; keys.len()],
     }
 }
 
@@ -213,11 +211,12 @@ fn get(store: &dyn Store, keys: &[Digest], pages: &[Page]) -> Vec<Outcome> {
 fn put(store: &dyn Store, keys: &[Digest], pages: &[Page]) -> Vec<Outcome> {
     // SAFETY: the batch holds these slots; nobody writes to a host page that is being stored.
     let view = |run: &(*mut u8, usize)| unsafe { std::slice::from_raw_parts(run.0.cast_const(), run.1) };
-    let staged: Vec<Vec<u8>> = pages
-        .iter()
-        .filter(|page| page.0.len() != 1)
-        .map(|page| page.0.iter().flat_map(|run| view(run).iter().copied()).collect())
-        .collect();
+    let gather = |page: &Page| {
+        let mut bytes = Vec::with_capacity(page.bytes());
+        page.0.iter().for_each(|run| bytes.extend_from_slice(view(run)));
+        bytes
+    };
+    let staged: Vec<Vec<u8>> = pages.iter().filter(|page| page.0.len() != 1).map(gather).collect();
     let mut gathered = staged.iter();
     let views: Vec<&[u8]> = pages
         .iter()
