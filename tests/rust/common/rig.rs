@@ -147,7 +147,7 @@ impl Rig {
         let rest = Tokens::I32(&tokens[from * self.size..]);
         let done = self.cache.insert(hit, rest, &slots).unwrap();
         assert_eq!(done.depth as usize, from + pages);
-        self.cache.free(&done.duplicates).unwrap();
+        self.cache.free(&slots[..done.duplicates]).unwrap();
         self.books();
         true
     }

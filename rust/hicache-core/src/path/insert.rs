@@ -13,8 +13,8 @@ pub struct Inserted {
     pub depth: u32,
     /// The tree's device slots for the inserted pages: the page table must name these.
     pub slots: Vec<Slot>,
-    /// Given slots that the tree did not adopt: the caller's to give back.
-    pub duplicates: Vec<Slot>,
+    /// So many of the given slots, the first ones, were not adopted: they are the caller's to give back.
+    pub duplicates: usize,
 }
 
 impl HiCache {
@@ -63,6 +63,6 @@ impl HiCache {
         // Write-through: a page is backed up when it enters.
         self.back_up_path(done.place);
         self.act();
-        Ok(Inserted { depth: done.place.depth, slots: done.slots, duplicates: done.duplicates })
+        Ok(Inserted { depth: done.place.depth, slots: done.slots, duplicates: done.known })
     }
 }

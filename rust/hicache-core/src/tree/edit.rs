@@ -19,19 +19,25 @@ pub struct Extended {
     pub slots: Vec<Slot>,
     /// Leading pages that lived in the tier already; the rest adopted their given slots.
     pub known: usize,
-    /// Given slots that were not adopted: the page had another one already.
-    pub duplicates: Vec<Slot>,
     /// Pages that the tree did not know in any tier before.
     pub new_pages: usize,
     /// Pages of these whose digest was computed here.
     pub hashed: usize,
 }
 
+impl Extended {
+    /// Those of the given slots that were not adopted: the page had another one already.
+    pub fn duplicates(&self, given: &[Slot]) -> Vec<Slot> {
+        let pairs = self.slots.iter().zip(&given[..self.known]);
+        pairs.filter(|(own, slot)| own != slot).map(|(_, &slot)| slot).collect()
+    }
+}
+
 impl Tree {
     /// Makes `key`'s whole pages after `at` resident in a tier, one given slot per page.
     ///
-    /// A page that lives there already keeps its slot, and the given one is reported as a duplicate
-    /// (unless it is the same one). The path to `at` must be resident in the tier.
+    /// A page that lives there already keeps its slot, and the given one is a duplicate (unless it is the
+    /// same one). The path to `at` must be resident in the tier.
     pub fn extend(&mut self, at: Place, key: Tokens<'_>, tier: Tier, given: &[Slot]) -> Extended {
         let key = key.range(0..given.len() * self.page_size.tokens());
         self.extend_from(at, self.follow(at, key), key, tier, given, &[])
@@ -51,14 +57,6 @@ impl Tree {
         let reach = self.resident_depth(to, tier).max(at.depth);
         let (known, found) = ((reach - at.depth) as usize, (to.depth - at.depth) as usize);
         let mut slots = self.slots(to, at.depth..reach, tier);
-        let named = &given[..known];
-        // Usually all are duplicates: found out first, without a branch for each.
-        let same = slots.iter().zip(named).fold(0, |same, (own, slot)| same + usize::from(own == slot));
-        let duplicates = if same == 0 {
-            named.to_vec()
-        } else {
-            slots.iter().zip(named).filter(|(own, slot)| own != slot).map(|(_, &slot)| slot).collect()
-        };
         slots.extend_from_slice(&given[known..]);
         self.settle(to, reach..to.depth, tier, &given[known..found]);
         // The rest of an edge that the key ends on was not used: it keeps its own place in the order.
@@ -69,7 +67,7 @@ impl Tree {
             (place, hashed) = self.append(place, tail, tier, &given[found..], digests);
         }
         self.touch(place);
-        Extended { place, slots, known, duplicates, new_pages, hashed }
+        Extended { place, slots, known, new_pages, hashed }
     }
 
     pub(super) fn make_root(&mut self, namespace: &Namespace) -> u32 {

@@ -138,8 +138,15 @@ impl Tree {
         blank: T,
         of: impl Fn(&Strand) -> &[T],
     ) -> Vec<T> {
-        let mut all = vec![blank; pages.len()];
         let mut at = place;
+        if !pages.is_empty() {
+            let strand = &self.strands[self.arena[at.node].strand];
+            if strand.start <= pages.start && pages.end <= at.depth {
+                let first = strand.start;
+                return of(strand)[(pages.start - first) as usize..(pages.end - first) as usize].to_vec();
+            }
+        }
+        let mut all = vec![blank; pages.len()];
         while at.depth > pages.start {
             let index = self.arena[at.node].strand;
             let strand = &self.strands[index];
