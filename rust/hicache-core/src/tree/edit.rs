@@ -3,11 +3,11 @@
 use super::Tree;
 use super::decisions::{Decision, full};
 use super::node::{NIL, Node};
-use super::recency::Class;
 use super::walk::{Place, child_hash};
 use crate::hash::{self, Namespace};
 use crate::ids::{Slot, Tier};
 use crate::page::Tokens;
+use crate::policy::{Left, Why};
 
 /// What an extension did with the slots it was given.
 #[derive(Debug, PartialEq, Eq)]
@@ -182,7 +182,8 @@ impl Tree {
         for tier in Tier::ALL {
             // A tail that lives elsewhere only leaves its place in the order to the head.
             if self.arena[index].resident(tier) == 0 {
-                self.recency.replace(&mut self.arena, tier, index, head);
+                self.leaving.beside(&self.arena, tier, index, head);
+                self.leaving.withhold(tier, index);
             }
         }
         self.order_parts(head, index);
@@ -199,6 +200,8 @@ impl Tree {
         self.decisions.word(node.key_hash);
         self.decisions.fold(Decision::Left, node.start, full(tier), &slots);
         self.note(index, keep..keep + slots.len());
+        #[expect(clippy::cast_possible_truncation, reason = "an edge has fewer than 2^32 pages")]
+        self.tell_left(index, tier, keep as u32, count);
         let node = &mut self.arena[index];
         let (parent, end) = (node.parent, node.end());
         let pages = node.pages() as usize;
@@ -207,7 +210,6 @@ impl Tree {
         node.digests.truncate(pages);
         let parts = self.cut_parts(index, tier, keep, pages);
         if keep == 0 {
-            self.recency.unlink(&mut self.arena, tier, index);
             self.child_left(parent, tier);
         }
         if pages == 0 {
@@ -219,15 +221,24 @@ impl Tree {
         (slots, parts)
     }
 
-    /// A node lost its last page in a tier: its parent may be a leaf now, older than all others.
+    /// A node lost its last page in a tier: its parent may be a leaf now.
     fn child_left(&mut self, parent: u32, tier: Tier) {
         let node = &mut self.arena[parent];
         node.resident_children[tier as usize] -= 1;
         let exposed =
             node.resident_children[tier as usize] == 0 && !node.is_root() && node.resident(tier) > 0;
-        if exposed && node.links[tier as usize].list == 0 {
-            self.recency.push_oldest(&mut self.arena, tier, Class::Old, parent);
+        if exposed {
+            self.leaving.offer(&self.arena, tier, parent, Why::Exposed);
         }
+    }
+
+    /// `count` pages behind the first `keep` left a tier; what is kept for pages that are gone is still there.
+    fn tell_left(&mut self, index: u32, tier: Tier, keep: u32, count: u32) {
+        let node = &self.arena[index];
+        let gone = (node.start + keep + count).saturating_sub(node.end());
+        let range = keep as usize..(keep + count) as usize;
+        let pages = if self.leaving.wants_pages() { &node.prints[range] } else { &[] };
+        self.leaving.left(&self.arena, tier, index, Left { count, pages, gone, all: keep == 0 });
     }
 
     /// Removes a node without pages; its (soft) pins move up.

@@ -10,7 +10,7 @@
 //! | file | what |
 //! |---|---|
 //! | `node` | one edge of whole pages and where they live; the arena that owns all nodes |
-//! | `recency` | per tier, intrusive lists of nodes in order of use |
+//! | `leaving` | what the policy is told and asked: which leaf goes next |
 //! | `pin` | places that must or should stay, as positions that follow every change of shape |
 //! | `walk` | from tokens to a place, and from a place to its slots |
 //! | `edit` | extend, split, remove |
@@ -18,7 +18,7 @@
 //! | `decisions` | a digest of what was decided |
 //! | `late` | digests for pages that are older than the store |
 //! | `print` | fingerprints of prefixes, and what readers on other threads are told |
-//! | `evict` | leaf first, least recently used first, exactly as many pages as asked |
+//! | `evict` | leaf first, in the policy's order, exactly as many pages as asked |
 //! | `component/` | what votes besides FULL: sliding windows, recurrent states |
 //! | `check` | the numbered invariants |
 
@@ -30,10 +30,10 @@ mod decisions;
 mod edit;
 mod evict;
 mod late;
+mod leaving;
 mod node;
 mod pin;
 pub(crate) mod print;
-mod recency;
 mod residency;
 mod walk;
 
@@ -45,11 +45,12 @@ pub use walk::{Found, Place};
 
 use crate::hash::Namespace;
 use crate::page::PageSize;
+use crate::policy::{Eviction, Lru};
 use foldhash::fast::FixedState;
 use hashbrown::{HashMap, HashTable};
+use leaving::Leaving;
 use node::Arena;
 use pin::Pins;
-use recency::Recency;
 
 /// The index of all pages in device and host memory.
 #[derive(Debug)]
@@ -61,7 +62,7 @@ pub struct Tree {
     /// Child nodes by (parent, first page). Never iterated: the order of a table must not decide anything.
     children: HashTable<u32>,
     roots: HashMap<Namespace, u32, FixedState>,
-    recency: Recency,
+    leaving: Leaving,
     pins: Pins,
     /// Pages resident per tier.
     resident: [usize; 2],
@@ -74,20 +75,30 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// An empty tree. `hashing` gives every page its digest.
+    /// An empty tree whose leaves leave least recently used first. `hashing` gives every page its digest.
     pub fn new(page_size: PageSize, hashing: bool) -> Self {
         Self::with_components(page_size, hashing, &[])
     }
 
     /// A tree whose matches need more than FULL: each of `components` votes too.
     pub fn with_components(page_size: PageSize, hashing: bool, components: &[Component]) -> Self {
+        Self::with_policy(page_size, hashing, components, Box::new(Lru::default()))
+    }
+
+    /// A tree whose leaves leave as a policy says.
+    pub fn with_policy(
+        page_size: PageSize,
+        hashing: bool,
+        components: &[Component],
+        policy: Box<dyn Eviction>,
+    ) -> Self {
         Self {
             page_size,
             hashing,
             arena: Arena::default(),
             children: HashTable::new(),
             roots: HashMap::with_hasher(FixedState::default()),
-            recency: Recency::new(components.len()),
+            leaving: Leaving::new(policy),
             pins: Pins::default(),
             resident: [0; 2],
             components: components.to_vec(),

@@ -2,9 +2,9 @@
 
 use super::Tree;
 use super::decisions::{Decision, full};
-use super::recency::Class;
 use super::walk::Place;
 use crate::ids::{Slot, Tier};
+use crate::policy::Why;
 
 impl Tree {
     /// Gives the pages of the path to `end` that follow the ones on the host a slot there each, as far
@@ -46,7 +46,7 @@ impl Tree {
                 node = self.arena[node].parent;
             }
             if !self.arena[node].is_root() {
-                self.recency.push_newest(&mut self.arena, tier, Class::Normal, node);
+                self.leaving.offer(&self.arena, tier, node, Why::Used);
             }
         }
         self.touch_parts(place);
@@ -72,6 +72,6 @@ impl Tree {
         if had == 0 {
             self.arena[parent].resident_children[tier as usize] += 1;
         }
-        self.recency.push_newest(&mut self.arena, tier, Class::Normal, index);
+        self.leaving.offer(&self.arena, tier, index, Why::Used);
     }
 }
