@@ -12,7 +12,9 @@
 //! children, or a pin, stays known until it is met.
 //!
 //! Pages have names that outlive them: fingerprints of the whole prefix, so that a page that comes back has
-//! the name it had. They cost the tree a hash a page, and only a policy that wants them gets any.
+//! the name it had. They cost the tree a hash a page, and only a policy that wants them gets any. With such
+//! a policy an edge is what one insert brought, or a part of that. Pages may come without a request: when
+//! storage brings them, the offer of their leaf is all that is told.
 
 use crate::ids::Tier;
 
@@ -93,27 +95,30 @@ pub struct Victim {
     pub pages: u32,
 }
 
-/// What a request does. Those that come back to a cache that was asked without times have tick 0.
+/// A request, at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
     /// Counts the cache's requests, from 1.
     pub number: u64,
-    /// When, in sixteenths of a second on the caller's clock.
+    /// When: see [`super::tick`]. Never less than before; it stands still where nobody tells the time.
     pub tick: u64,
     /// What of it happens.
     pub moment: Moment,
-    /// One more than that of the deepest page on its path that the tree knew; 0 without one.
+    /// One more than that of the deepest page on its path that the tree had when it was looked up or, later,
+    /// loaded; 0 without one. It is the turn of the pages that it inserts. Pages that have left everywhere have
+    /// none: what came before them counts.
     pub turn: u32,
-    /// Pages that the tree did not know before: see [`Moment`].
+    /// New pages: see [`Moment`].
     pub new_pages: u32,
 }
 
 /// The moments at which a policy hears of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Moment {
-    /// It was looked up. Its path is what was found; `new_pages` are the prompt's other whole pages.
+    /// It was looked up, and nothing of it is inserted yet. Its path is what was found; `new_pages` are the
+    /// prompt's other whole pages.
     Matched,
-    /// Pages were inserted. Its path is theirs, known and new; `new_pages` are the last ones of them.
+    /// Pages entered the tree just now. The path is these, known and new: `new_pages` are the last of them.
     Inserted,
     /// It ended. Its path is all that it held; `new_pages` are all that it inserted.
     Released {

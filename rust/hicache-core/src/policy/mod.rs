@@ -22,6 +22,19 @@ pub use lru::Lru;
 
 use crate::error::{Result, argument};
 
+/// Ticks of a second.
+const TICKS: f64 = 16.0;
+
+/// A time in seconds as policies are told it: whole sixteenths.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "what is beyond stays at the end"
+)]
+pub fn tick(seconds: f64) -> u64 {
+    (seconds * TICKS) as u64
+}
+
 /// The policy of a name.
 ///
 /// # Errors

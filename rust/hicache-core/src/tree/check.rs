@@ -139,9 +139,15 @@ impl Tree {
         ensure(found == self.pins.len(), "T6", NIL, "a pin is on no node")
     }
 
-    /// T7: where the tree hashes, every page's digest continues the one before.
+    /// T7: where the tree hashes, every page's digest continues the one before; so do fingerprints.
     fn check_digests(&self) -> Result<()> {
         for (index, node) in self.arena.iter().filter(|(_, node)| !node.is_root()) {
+            ensure(
+                node.prints == self.prints_of(index),
+                "T7",
+                index,
+                "its fingerprints are not its tokens'",
+            )?;
             if !self.hashing {
                 ensure(node.digests.is_empty(), "T7", index, "it has digests")?;
                 continue;

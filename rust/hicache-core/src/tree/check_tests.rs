@@ -102,7 +102,7 @@ fn t5_leaving() {
     let (mut t, _) = tree();
     let root = t.root(&Namespace::default());
     let other = t.walk(root, Tokens::I32(&[1, 2, 3, 4, 9, 9, 9, 9])).place;
-    t.leaving.offer(&t.arena, Tier::Host, other.node, Why::Used);
+    t.offer(Tier::Host, other.node, Why::Used);
     objects(&t, "T5");
 }
 
@@ -131,6 +131,17 @@ fn t6_pins() {
 fn t7_digests() {
     let (mut t, place) = tree();
     t.arena[place.node].digests[1] = Digest([7; 32]);
+    objects(&t, "T7");
+
+    let (mut t, place) = tree();
+    t.start_publishing();
+    t.check().unwrap();
+    t.arena[place.node].prints[1] ^= 8;
+    objects(&t, "T7");
+
+    // Nobody keeps them.
+    let (mut t, place) = tree();
+    t.arena[place.node].prints = vec![0; 2];
     objects(&t, "T7");
 }
 

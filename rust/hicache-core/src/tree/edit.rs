@@ -7,7 +7,7 @@ use super::walk::{Place, child_hash};
 use crate::hash::{self, Namespace};
 use crate::ids::{Slot, Tier};
 use crate::page::Tokens;
-use crate::policy::{Left, Why};
+use crate::policy::Why;
 
 /// What an extension did with the slots it was given.
 #[derive(Debug, PartialEq, Eq)]
@@ -111,6 +111,7 @@ impl Tree {
     fn append(&mut self, at: Place, tail: Tokens<'_>, tier: Tier, slots: &[Slot]) -> Place {
         let mut leaf = Node::new(at.node, at.depth, tail.to_owned());
         leaf.root = self.arena[at.node].root;
+        leaf.turn = self.next_turn(at);
         leaf.slots[tier as usize] = slots.to_vec();
         if self.hashing {
             leaf.digests = hash::chain(self.last_digest(at), leaf.tokens.view(), self.page_size);
@@ -159,6 +160,7 @@ impl Tree {
             head.prints = std::mem::replace(&mut node.prints, tail);
         }
         head.root = node.root;
+        head.turn = node.turn;
         head.children = 1;
         head.heir = index;
         head.key_hash = node.key_hash;
@@ -181,8 +183,8 @@ impl Tree {
             .reattach(&mut self.arena, index, |pin| (pin.depth <= at.depth).then_some((head, pin.depth)));
         for tier in Tier::ALL {
             // A tail that lives elsewhere only leaves its place in the order to the head.
-            if self.arena[index].resident(tier) == 0 {
-                self.leaving.beside(&self.arena, tier, index, head);
+            if self.arena[index].resident(tier) == 0 && self.arena[head].resident(tier) > 0 {
+                self.put_beside(tier, index, head);
                 self.leaving.withhold(tier, index);
             }
         }
@@ -201,7 +203,7 @@ impl Tree {
         self.decisions.fold(Decision::Left, node.start, full(tier), &slots);
         self.note(index, keep..keep + slots.len());
         #[expect(clippy::cast_possible_truncation, reason = "an edge has fewer than 2^32 pages")]
-        self.tell_left(index, tier, keep as u32, count);
+        self.pages_left(tier, index, keep as u32, count);
         let node = &mut self.arena[index];
         let (parent, end) = (node.parent, node.end());
         let pages = node.pages() as usize;
@@ -228,17 +230,8 @@ impl Tree {
         let exposed =
             node.resident_children[tier as usize] == 0 && !node.is_root() && node.resident(tier) > 0;
         if exposed {
-            self.leaving.offer(&self.arena, tier, parent, Why::Exposed);
+            self.offer(tier, parent, Why::Exposed);
         }
-    }
-
-    /// `count` pages behind the first `keep` left a tier; what is kept for pages that are gone is still there.
-    fn tell_left(&mut self, index: u32, tier: Tier, keep: u32, count: u32) {
-        let node = &self.arena[index];
-        let gone = (node.start + keep + count).saturating_sub(node.end());
-        let range = keep as usize..(keep + count) as usize;
-        let pages = if self.leaving.wants_pages() { &node.prints[range] } else { &[] };
-        self.leaving.left(&self.arena, tier, index, Left { count, pages, gone, all: keep == 0 });
     }
 
     /// Removes a node without pages; its (soft) pins move up.

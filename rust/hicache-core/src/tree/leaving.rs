@@ -1,10 +1,11 @@
 //! The tree's side of the order of leaving: hands on to the policy what happens to leaves, and keeps what
 //! goes last of all, whatever the policy says: leaves that were met while softly pinned.
 //!
-//! A leaf is known to the policy, deferred, or withheld: in none of them. Membership is lazy in one direction:
-//! every evictable leaf is known or deferred (T5); what is met and can't leave (it has children, is pinned,
-//! or is mirrored on the device) is withheld, and offered again when it may.
+//! A leaf is known to the policy, deferred, or neither. Membership is lazy in one direction: every evictable
+//! leaf is known or deferred (T5); what is met and can't leave (it has children, is pinned, or is mirrored on
+//! the device) is withheld, and offered again when it may.
 
+use super::Tree;
 use super::node::Arena;
 use crate::ids::Tier;
 use crate::policy::lists::Lists;
@@ -13,7 +14,8 @@ use crate::policy::{Eviction, Leaf, Left, Order, Victim, Why};
 #[derive(Debug)]
 pub(super) struct Leaving {
     pub policy: Box<dyn Eviction>,
-    wants_pages: bool,
+    /// Whether the policy must be told pages' names.
+    pub wants_pages: bool,
     /// Per tier, in the order in which they were met.
     deferred: [Lists<1>; 2],
 }
@@ -24,30 +26,12 @@ impl Leaving {
         Self { policy, wants_pages, deferred: [Lists::default(), Lists::default()] }
     }
 
-    /// Whether the policy must be told pages' names.
-    pub const fn wants_pages(&self) -> bool {
-        self.wants_pages
-    }
-
-    /// A leaf was used, or may leave (again).
-    pub fn offer(&mut self, arena: &Arena, order: impl Into<Order>, node: u32, why: Why) {
-        let order = order.into();
-        if self.is_deferred(order, node) {
-            if why == Why::Exposed {
-                return;
-            }
-            self.deferred[order.number()].remove(node);
-        }
-        self.policy.offer(order, leaf(arena, order, node, self.wants_pages), why);
-    }
-
     /// A leaf can't leave now.
     pub fn withhold(&mut self, order: impl Into<Order>, node: u32) {
         let order = order.into();
-        if self.is_deferred(order, node) {
-            self.deferred[order.number()].remove(node);
-        } else {
-            self.policy.withhold(order, node);
+        match self.deferred(order, node) {
+            Some(deferred) => deferred.remove(node),
+            None => self.policy.withhold(order, node),
         }
     }
 
@@ -55,25 +39,6 @@ impl Leaving {
     pub fn defer(&mut self, tier: Tier, node: u32) {
         self.policy.withhold(tier.into(), node);
         self.deferred[tier as usize].push_newest(0, node);
-    }
-
-    /// A new node, `head`, stands just before another in an order.
-    pub fn beside(&mut self, arena: &Arena, order: impl Into<Order>, node: u32, head: u32) {
-        let order = order.into();
-        if self.is_deferred(order, node) {
-            self.deferred[order.number()].push_behind(node, head);
-        } else {
-            self.policy.split(order, node, leaf(arena, order, head, self.wants_pages));
-        }
-    }
-
-    /// Something of a node left an order; the node's slots say so already.
-    pub fn left(&mut self, arena: &Arena, order: impl Into<Order>, node: u32, left: Left<'_>) {
-        let order = order.into();
-        if left.all && self.is_deferred(order, node) {
-            self.deferred[order.number()].remove(node);
-        }
-        self.policy.left(order, leaf(arena, order, node, self.wants_pages), left);
     }
 
     /// What comes next in an order, and whether it was deferred.
@@ -96,9 +61,57 @@ impl Leaving {
         Ok(leaves)
     }
 
-    fn is_deferred(&self, order: Order, node: u32) -> bool {
-        // Usually nobody waits.
-        self.deferred.get(order.number()).is_some_and(|list| !list.is_empty() && list.holds(node))
+    /// The list that holds a leaf, if it is deferred. Usually nobody waits.
+    fn deferred(&mut self, order: Order, node: u32) -> Option<&mut Lists<1>> {
+        self.deferred.get_mut(order.number()).filter(|list| !list.is_empty() && list.holds(node))
+    }
+}
+
+impl Tree {
+    /// A leaf was used, or may leave (again).
+    pub(super) fn offer(&mut self, order: impl Into<Order>, node: u32, why: Why) {
+        let order = order.into();
+        if let Some(deferred) = self.leaving.deferred(order, node) {
+            if why == Why::Exposed {
+                return;
+            }
+            deferred.remove(node);
+        }
+        let leaf = leaf(&self.arena, order, node, self.leaving.wants_pages);
+        self.leaving.policy.offer(order, leaf, why);
+    }
+
+    /// A new node, `head`, stands just before another in an order.
+    pub(super) fn put_beside(&mut self, order: impl Into<Order>, node: u32, head: u32) {
+        let order = order.into();
+        if let Some(deferred) = self.leaving.deferred(order, node) {
+            deferred.push_behind(node, head);
+            return;
+        }
+        let head = leaf(&self.arena, order, head, self.leaving.wants_pages);
+        self.leaving.policy.split(order, node, head);
+    }
+
+    /// `count` pages of an edge behind its first `keep` left a tier. What is kept for pages that are in no
+    /// tier any more is still there.
+    pub(super) fn pages_left(&mut self, tier: Tier, index: u32, keep: u32, count: u32) {
+        if keep == 0
+            && let Some(deferred) = self.leaving.deferred(tier.into(), index)
+        {
+            deferred.remove(index);
+        }
+        let node = &self.arena[index];
+        let gone = (node.start + keep + count).saturating_sub(node.end());
+        let range = keep as usize..(keep + count) as usize;
+        let pages = if self.leaving.wants_pages { &node.prints[range] } else { &[] };
+        let leaf = leaf(&self.arena, tier.into(), index, self.leaving.wants_pages);
+        self.leaving.policy.left(tier.into(), leaf, Left { count, pages, gone, all: keep == 0 });
+    }
+
+    /// `count` slots of a component left an edge.
+    pub(super) fn parts_left(&mut self, order: Order, node: u32, count: u32, all: bool) {
+        let leaf = leaf(&self.arena, order, node, self.leaving.wants_pages);
+        self.leaving.policy.left(order, leaf, Left { count, pages: &[], gone: 0, all });
     }
 }
 

@@ -10,6 +10,7 @@
 //! | file | what |
 //! |---|---|
 //! | `node` | one edge of whole pages and where they live; the arena that owns all nodes |
+//! | `tell` | what the policy is told of requests |
 //! | `leaving` | what the policy is told and asked: which leaf goes next |
 //! | `pin` | places that must or should stay, as positions that follow every change of shape |
 //! | `walk` | from tokens to a place, and from a place to its slots |
@@ -35,6 +36,7 @@ mod node;
 mod pin;
 pub(crate) mod print;
 mod residency;
+mod tell;
 mod walk;
 
 pub use component::{Component, Missing};

@@ -31,13 +31,15 @@ pub(super) struct Node {
     pub children: u32,
     /// The child that came last. It may have gone since, and its index may be another node's now.
     pub heir: u32,
+    /// Of the request that brought it.
+    pub turn: u32,
     /// First of the pins whose place is on this edge.
     pub pins: u32,
     /// Slots of the leading pages, per tier.
     pub slots: [Vec<Slot>; 2],
     /// One per page where the tree hashes, else empty.
     pub digests: Vec<Digest>,
-    /// Fingerprints, one per page where readers are told, else empty.
+    /// Fingerprints, one per page where readers or the policy want them, else empty.
     pub prints: Vec<u64>,
     /// Children with at least one page in the tier.
     pub resident_children: [u32; 2],
@@ -60,6 +62,7 @@ impl Node {
             children: 0,
             heir: NIL,
             resident_children: [0; 2],
+            turn: 0,
             pins: NIL,
             key_hash: 0,
             parts: Vec::new(),

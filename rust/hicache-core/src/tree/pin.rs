@@ -193,6 +193,6 @@ impl Tree {
         if self.arena[node].is_root() || self.arena[node].resident(tier) == 0 {
             return;
         }
-        self.leaving.offer(&self.arena, tier, node, Why::Freed);
+        self.offer(tier, node, Why::Freed);
     }
 }

@@ -1,6 +1,7 @@
 //! Fingerprints of prefixes, and the changes that readers on other threads are told of.
 //!
-//! Kept only once somebody reads: one word a page, and a list of changes since the last time.
+//! Kept only once somebody reads, or for a policy that wants names of pages: one word a page. For readers
+//! also a list of changes since the last time.
 
 use super::node::Node;
 use super::{Place, Tree};
@@ -37,10 +38,14 @@ impl Tree {
     /// From now on every change is noted; returns all pages as they are.
     pub fn start_publishing(&mut self) -> Vec<Change> {
         if self.changes.is_none() {
+            let there = self.keeps_prints();
+            self.changes = Some(Vec::new());
+            if there {
+                return self.all_changes();
+            }
             let mut nodes: Vec<(u32, u32)> = self.arena.iter().map(|(at, node)| (node.start, at)).collect();
             // A parent starts before its children do.
             nodes.sort_unstable();
-            self.changes = Some(Vec::new());
             for (_, index) in nodes {
                 self.arena[index].prints = self.prints_of(index);
             }
@@ -63,7 +68,7 @@ impl Tree {
     /// Fingerprints of a node's pages, continued from its parent's.
     pub(super) fn prints_of(&self, index: u32) -> Vec<u64> {
         let node = &self.arena[index];
-        if self.changes.is_none() || node.is_root() {
+        if !self.keeps_prints() || node.is_root() {
             return Vec::new();
         }
         let mut print = self.last_print(Place { node: node.parent, depth: node.start });
@@ -76,6 +81,23 @@ impl Tree {
         prints
     }
 
+    /// Whether every page has its fingerprint.
+    pub(super) const fn keeps_prints(&self) -> bool {
+        self.changes.is_some() || self.leaving.wants_pages
+    }
+
+    /// Fingerprints of a range of pages on the path to `place`. They must be kept.
+    pub(super) fn prints(&self, place: Place, pages: Range<u32>) -> Vec<u64> {
+        let mut prints = vec![0; pages.len()];
+        self.climb(place, pages.clone(), |node, part| {
+            let start = self.arena[node].start;
+            let from = &self.arena[node].prints[(part.start - start) as usize..(part.end - start) as usize];
+            prints[(part.start - pages.start) as usize..(part.end - pages.start) as usize]
+                .copy_from_slice(from);
+        });
+        prints
+    }
+
     /// Notes where some pages of a node live now.
     pub(super) fn note(&mut self, index: u32, pages: Range<usize>) {
         if let Some(changes) = &mut self.changes {
@@ -84,7 +106,7 @@ impl Tree {
         }
     }
 
-    fn last_print(&self, place: Place) -> u64 {
+    pub(super) fn last_print(&self, place: Place) -> u64 {
         let node = &self.arena[place.node];
         match &node.namespace {
             Some(namespace) => seed_print(namespace),

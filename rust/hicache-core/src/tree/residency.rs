@@ -46,7 +46,7 @@ impl Tree {
                 node = self.arena[node].parent;
             }
             if !self.arena[node].is_root() {
-                self.leaving.offer(&self.arena, tier, node, Why::Used);
+                self.offer(tier, node, Why::Used);
             }
         }
         self.touch_parts(place);
@@ -72,6 +72,6 @@ impl Tree {
         if had == 0 {
             self.arena[parent].resident_children[tier as usize] += 1;
         }
-        self.leaving.offer(&self.arena, tier, index, Why::Used);
+        self.offer(tier, index, Why::Used);
     }
 }

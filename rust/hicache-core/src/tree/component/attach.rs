@@ -108,7 +108,7 @@ impl Tree {
                 for tier in Tier::ALL {
                     if self.arena[node].parts[component].any(tier) {
                         let order = Order::of(component, tier);
-                        self.leaving.offer(&self.arena, order, node, Why::Used);
+                        self.offer(order, node, Why::Used);
                     }
                 }
             }
@@ -148,7 +148,7 @@ impl Tree {
     pub(in crate::tree) fn list_part(&mut self, component: usize, tier: Tier, node: u32) {
         let order = Order::of(component, tier);
         if self.arena[node].parts[component].any(tier) {
-            self.leaving.offer(&self.arena, order, node, Why::Freed);
+            self.offer(order, node, Why::Freed);
         }
     }
 }

@@ -73,7 +73,7 @@ fn s4_orders() {
     objects(&t, "S4");
 
     let (mut t, end) = tree();
-    t.leaving.offer(&t.arena, Order::of(STATE, Tier::Host), end.node, Why::Used);
+    t.offer(Order::of(STATE, Tier::Host), end.node, Why::Used);
     objects(&t, "S4");
 }
 

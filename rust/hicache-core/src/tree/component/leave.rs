@@ -4,7 +4,7 @@
 use super::attach::other;
 use super::{ABSENT, Component, Part};
 use crate::ids::{Slot, Tier};
-use crate::policy::{Left, Order};
+use crate::policy::Order;
 use crate::tree::decisions::Decision;
 use crate::tree::evict::Evicted;
 use crate::tree::walk::Place;
@@ -116,7 +116,7 @@ impl Tree {
             for tier in Tier::ALL {
                 let order = Order::of(component, tier);
                 if self.arena[head].parts[component].any(tier) {
-                    self.leaving.beside(&self.arena, order, tail, head);
+                    self.put_beside(order, tail, head);
                 }
                 if !self.arena[tail].parts[component].any(tier) {
                     self.leaving.withhold(order, tail);
@@ -204,8 +204,7 @@ impl Tree {
             self.decisions.fold(Decision::PartLeft, depth, order.number(), left);
             self.part_resident[component][tier as usize] -= left.len();
             let all = !self.arena[node].parts[component].any(tier);
-            let left = Left { count: left.len() as u32, pages: &[], gone: 0, all };
-            self.leaving.left(&self.arena, order, node, left);
+            self.parts_left(order, node, left.len() as u32, all);
         }
         if tier == Tier::Device {
             self.list_part(component, Tier::Host, node);
