@@ -10,7 +10,7 @@ use hicache_core::hash::Namespace;
 use hicache_core::ids::{Slot, Tier};
 use hicache_core::page::{PageSize, Tokens};
 use hicache_core::policy::{self, Eviction, Lru, Moment, Order, Request};
-use hicache_core::tree::{Component, Place, Tree};
+use hicache_core::tree::{Component, Hold, Place, Tree};
 use std::collections::{BTreeMap, BTreeSet};
 
 const HYBRIDS: [&[Component]; 3] =
@@ -182,6 +182,39 @@ fn a_head_takes_the_place_of_its_edge() {
     tree.check().unwrap();
     tree.evict(Tier::Device, usize::MAX);
     assert_eq!(tree.evict(Tier::Host, 2).slots, [Slot(1), Slot(0)]);
+}
+
+/// Waiting requests' pages leave last, in the order in which they were met, whatever came below them since.
+#[test]
+fn deferred_leaves_keep_their_order() {
+    let mut tree = tree(Box::new(Lru::default()), &[]);
+    let ends = [insert(&mut tree, &[1], 0), insert(&mut tree, &[2], 1)];
+    let pins = ends.map(|end| tree.pin(end, Hold::Soft));
+    insert(&mut tree, &[3], 2);
+    assert_eq!(tree.evict(Tier::Device, 1).slots, [Slot(2)]);
+    insert(&mut tree, &[1, 9], 3);
+    assert_eq!(tree.evict(Tier::Device, 1).slots, [Slot(4)], "what comes below them is not held");
+    assert_eq!(tree.evict(Tier::Device, 2).slots, [Slot(0), Slot(1)]);
+    pins.into_iter().for_each(|pin| tree.unpin(pin));
+    assert_eq!(tree.nodes(), 0);
+}
+
+/// A split passes a deferred edge's place on to the head, where the pages behind it live elsewhere.
+#[test]
+fn a_deferred_edge_may_be_split() {
+    let mut tree = tree(Box::new(Lru::default()), &[]);
+    let end = insert(&mut tree, &[1, 2, 3, 4], 0);
+    tree.mirror(end, &[Slot(0), Slot(1), Slot(2), Slot(3)]);
+    assert_eq!(tree.evict(Tier::Device, 2).slots, [Slot(3), Slot(2)]);
+    let pins = [end, tree.ancestor(end, 2)].map(|place| tree.pin(place, Hold::Soft));
+    insert(&mut tree, &[5], 5);
+    assert_eq!(tree.evict(Tier::Device, 1).slots, [Slot(5)], "the waiting edge is met, and deferred");
+    let root = tree.root(&Namespace::default());
+    tree.extend(root, Tokens::I32(&[1, 2, 9]), Tier::Host, &[Slot(4), Slot(5), Slot(6)]);
+    tree.check().unwrap();
+    insert(&mut tree, &[6], 6);
+    assert_eq!(tree.evict(Tier::Device, 3).slots, [Slot(6), Slot(1), Slot(0)]);
+    pins.into_iter().for_each(|pin| tree.unpin(pin));
 }
 
 #[test]

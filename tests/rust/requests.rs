@@ -127,18 +127,25 @@ fn a_conversation_turn_by_turn() {
 fn a_branch_is_a_turn_behind_what_it_shares() {
     let mut engine = Engine::new(Shape::default(), None);
     engine.request(&[1, 1, 2, 2, 3, 3], 0.0);
-    engine.request(&[1, 1, 2, 2, 3, 3, 4, 4], 0.0);
+    engine.request(&[1, 1, 2, 2, 3, 3, 4, 4, 5, 5], 0.0);
     engine.told();
-    // Inside the first turn's edge: the split's head is of that turn.
-    engine.request(&[1, 1, 9, 9], 0.5);
+    // Inside the second turn's edge: the split's head is of that turn.
+    engine.request(&[1, 1, 2, 2, 3, 3, 4, 4, 9, 9], 0.5);
     let told = [
-        (3, 8, Moment::Matched, 1, 1, 1, 1),
-        (3, 8, Moment::Inserted, 1, 1, 2, 1),
-        (3, 8, GENERATED, 1, 1, 2, 2),
+        (3, 8, Moment::Matched, 2, 1, 4, 4),
+        (3, 8, Moment::Inserted, 2, 1, 5, 1),
+        (3, 8, GENERATED, 2, 1, 5, 5),
     ];
     assert_eq!(engine.told(), told);
-    // And so is its tail; what was below it is of the turn after.
-    for (tokens, turn) in [(vec![1, 1, 2, 2, 3, 3], 1), (vec![1, 1, 2, 2, 3, 3, 4, 4], 2), (vec![1, 1], 1)] {
+    // And so is its tail; what was above it is of the turn before.
+    for (tokens, turn) in [
+        (vec![1, 1, 2, 2, 3, 3, 4, 4], 2),
+        (vec![1, 1, 2, 2, 3, 3, 4, 4, 5, 5], 2),
+        (vec![1, 1, 2, 2, 3, 3, 4, 4, 9, 9], 3),
+        (vec![1, 1, 2, 2, 3, 3], 1),
+        (vec![1, 1], 1),
+        (vec![7, 7], 0),
+    ] {
         let hit = engine.find(&tokens, None, 0.5);
         assert_eq!(engine.told()[0].3, turn, "{tokens:?}");
         engine.release(hit);
@@ -192,15 +199,17 @@ fn pages_from_storage_are_heard_of_by_their_leaf() {
     let mut first = Engine::new(Shape::default(), Some(&store));
     first.request(&[1, 1, 2, 2], 0.0);
     let mut engine = Engine::new(Shape::default(), Some(&store));
+    engine.request(&[1, 1], 0.0);
+    engine.told();
     let hit = engine.find(&[1, 1, 2, 2, 3, 3], None, 0.0);
-    assert_eq!(engine.told(), [(1, 0, Moment::Matched, 0, 3, 0, 0)]);
+    assert_eq!(engine.told(), [(2, 0, Moment::Matched, 1, 2, 1, 1)]);
     assert!(engine.rig.cache.prefetch(hit).unwrap());
     engine.rig.settle();
     assert_eq!(engine.told(), []);
-    assert_eq!(engine.heard().pages.each_ref().map(std::collections::BTreeSet::len), [0, 2]);
+    assert_eq!(engine.heard().pages.each_ref().map(std::collections::BTreeSet::len), [1, 2]);
     engine.load(hit);
     engine.insert(hit, &[3, 3]);
-    assert_eq!(engine.told(), [(1, 0, Moment::Inserted, 1, 1, 3, 1)]);
+    assert_eq!(engine.told(), [(2, 0, Moment::Inserted, 2, 1, 3, 1)]);
     assert_eq!(engine.heard().pages.each_ref().map(std::collections::BTreeSet::len), [3, 3]);
     engine.release(hit);
     engine.rig.cache.check().unwrap();

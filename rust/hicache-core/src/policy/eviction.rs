@@ -67,7 +67,8 @@ pub struct Leaf<'a> {
 pub enum Why {
     /// It was used, or came just now.
     Used,
-    /// What held it is gone: a pin, or its copy in the tier above.
+    /// What held it is gone: a pin, or its copy in the tier above. Where several things hold it, it may be
+    /// offered too early, and is withheld again when it is met.
     Freed,
     /// The last of its children left.
     Exposed,
@@ -91,7 +92,8 @@ pub struct Left<'a> {
 pub struct Victim {
     /// A leaf that was offered.
     pub leaf: u32,
-    /// So many pages of its tail at most, before the policy is asked again. At least 1.
+    /// So many pages of its tail at most, before the policy is asked again: at least 1. In orders of component
+    /// state it means nothing: there the tree knows how much goes together.
     pub pages: u32,
 }
 
