@@ -130,16 +130,34 @@ fn a_policy_remembers_pages_that_left() {
 #[test]
 fn a_policy_takes_page_by_page() {
     let mut tree = tree(Box::new(Fewest::default()), &[]);
-    insert(&mut tree, &[1, 2, 3], 0);
-    insert(&mut tree, &[1, 2], 0);
-    insert(&mut tree, &[1], 0);
+    let end = insert(&mut tree, &[1, 2, 3], 0);
+    let request = Request { number: 2, tick: 0, moment: Moment::Matched, turn: 1, new_pages: 0 };
+    // Two more uses of the first two pages of one edge.
+    for _ in 0..2 {
+        tree.tell(request, 0..2, tree.ancestor(end, 2));
+    }
     insert(&mut tree, &[5, 6], 10);
     insert(&mut tree, &[5, 6], 10);
-    // Uses: [1] 3, [1 2] 2, [1 2 3] 1, [5] 2, [5 6] 2. Least first, tails only.
-    let order = tree.evict(Tier::Device, 5).slots;
-    assert_eq!(order[0], Slot(2));
-    assert_eq!(order[4], Slot(0), "{order:?}");
-    assert_eq!(tree.nodes(), 0);
+    assert_eq!(tree.evict(Tier::Device, 3).slots, [Slot(2), Slot(11), Slot(10)]);
+    assert_eq!(tree.evict(Tier::Device, 3).slots, [Slot(1), Slot(0)]);
+}
+
+/// What was held while others were used is still older than they are.
+#[test]
+fn what_is_let_go_is_as_old_as_it_was() {
+    let mut tree = tree(Box::new(Lru::default()), &[Component::State]);
+    let checkpoint = |tree: &mut Tree, token: i32, slot: u32| {
+        let end = insert(tree, &[token], slot);
+        assert_eq!(tree.attach(0, Tier::Device, end, &[0], &[Slot(slot)]), []);
+        end
+    };
+    let held = checkpoint(&mut tree, 1, 0);
+    let pin = tree.pin(held, Hold::Device);
+    checkpoint(&mut tree, 2, 1);
+    assert_eq!(tree.evict_component(0, Tier::Device, 1).parts[0], [Slot(1)]);
+    checkpoint(&mut tree, 3, 2);
+    tree.unpin(pin);
+    assert_eq!(tree.evict_component(0, Tier::Device, 2).parts[0], [Slot(0), Slot(2)]);
 }
 
 /// Component state leaves by its own order, of which the policy hears apart from the pages.
