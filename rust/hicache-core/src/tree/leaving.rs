@@ -7,9 +7,11 @@
 
 use super::Tree;
 use super::node::Arena;
+use super::strand::{Strand, Strands};
 use crate::ids::Tier;
 use crate::policy::lists::Lists;
 use crate::policy::{Eviction, Leaf, Left, Order, Victim, Why};
+use std::ops::Range;
 
 #[derive(Debug)]
 pub(super) struct Leaving {
@@ -61,6 +63,25 @@ impl Leaving {
         Ok(leaves)
     }
 
+    /// A node as the policy sees it.
+    fn leaf<'a>(&self, arena: &Arena, strands: &'a Strands, order: Order, id: u32) -> Leaf<'a> {
+        let node = &arena[id];
+        let strand = &strands[node.strand];
+        let depth = match order.component() {
+            None => strand.reach(order.tier()).clamp(node.start, node.end),
+            Some(_) => node.end,
+        };
+        Leaf { id, depth, pages: self.names(strand, node.start..depth) }
+    }
+
+    /// Names of a strand's pages, if they are wanted.
+    fn names<'a>(&self, strand: &'a Strand, pages: Range<u32>) -> &'a [u64] {
+        if !self.wants_pages {
+            return &[];
+        }
+        &strand.prints[(pages.start - strand.start) as usize..(pages.end - strand.start) as usize]
+    }
+
     /// The list that holds a leaf, if it is deferred. Usually nobody waits.
     fn deferred(&mut self, order: Order, node: u32) -> Option<&mut Lists<1>> {
         self.deferred.get_mut(order.number()).filter(|list| !list.is_empty() && list.holds(node))
@@ -77,7 +98,7 @@ impl Tree {
             }
             deferred.remove(node);
         }
-        let leaf = leaf(&self.arena, order, node, self.leaving.wants_pages);
+        let leaf = self.leaving.leaf(&self.arena, &self.strands, order, node);
         self.leaving.policy.offer(order, leaf, why);
     }
 
@@ -88,37 +109,26 @@ impl Tree {
             deferred.push_behind(node, head);
             return;
         }
-        let head = leaf(&self.arena, order, head, self.leaving.wants_pages);
+        let head = self.leaving.leaf(&self.arena, &self.strands, order, head);
         self.leaving.policy.split(order, node, head);
     }
 
-    /// `count` pages of an edge behind its first `keep` left a tier. What is kept for pages that are in no
-    /// tier any more is still there.
-    pub(super) fn pages_left(&mut self, tier: Tier, index: u32, keep: u32, count: u32) {
-        if keep == 0
-            && let Some(deferred) = self.leaving.deferred(tier.into(), index)
-        {
+    /// Pages, counted from the root, left an edge in a tier; those behind `end` live nowhere any more, but
+    /// what is kept for them is still there.
+    pub(super) fn pages_left(&mut self, tier: Tier, index: u32, pages: Range<u32>, end: u32) {
+        let all = pages.start == self.arena[index].start;
+        if all && let Some(deferred) = self.leaving.deferred(tier.into(), index) {
             deferred.remove(index);
         }
-        let node = &self.arena[index];
-        let gone = (node.start + keep + count).saturating_sub(node.end());
-        let range = keep as usize..(keep + count) as usize;
-        let pages = if self.leaving.wants_pages { &node.prints[range] } else { &[] };
-        let leaf = leaf(&self.arena, tier.into(), index, self.leaving.wants_pages);
-        self.leaving.policy.left(tier.into(), leaf, Left { count, pages, gone, all: keep == 0 });
+        let (count, gone) = (pages.end - pages.start, pages.end.saturating_sub(end));
+        let names = self.leaving.names(&self.strands[self.arena[index].strand], pages);
+        let leaf = self.leaving.leaf(&self.arena, &self.strands, tier.into(), index);
+        self.leaving.policy.left(tier.into(), leaf, Left { count, pages: names, gone, all });
     }
 
     /// `count` slots of a component left an edge.
     pub(super) fn parts_left(&mut self, order: Order, node: u32, count: u32, all: bool) {
-        let leaf = leaf(&self.arena, order, node, self.leaving.wants_pages);
+        let leaf = self.leaving.leaf(&self.arena, &self.strands, order, node);
         self.leaving.policy.left(order, leaf, Left { count, pages: &[], gone: 0, all });
     }
-}
-
-/// A node as a policy sees it.
-fn leaf(arena: &Arena, order: Order, id: u32, wants_pages: bool) -> Leaf<'_> {
-    let node = &arena[id];
-    let pages = if order.component().is_none() { node.resident(order.tier()) } else { node.pages() };
-    let names = if wants_pages { &node.prints[..pages as usize] } else { &[] };
-    Leaf { id, depth: node.start + pages, pages: names }
 }

@@ -14,12 +14,16 @@ impl Tree {
     /// Tells the policy of a request, and gives the pages that it inserted its turn. `pages` are meant of the
     /// path to `end`; those that it inserted as new ones are the last of them, on one edge.
     ///
-    /// Turns are exact where the policy wants pages: else an edge that is continued has one turn, its last.
+    /// An edge has one turn, that of its last pages.
     pub fn tell(&mut self, request: Request, pages: Range<u32>, end: Place) {
         if request.moment == Moment::Inserted && request.new_pages > 0 {
             self.arena[end.node].turn = request.turn;
         }
-        let names = if self.leaving.wants_pages { self.prints(end, pages) } else { Vec::new() };
+        let names = if self.leaving.wants_pages {
+            self.gather(end, pages, 0, |strand| &strand.prints)
+        } else {
+            Vec::new()
+        };
         self.leaving.policy.request(request, Path { depth: end.depth, pages: &names });
     }
 }
