@@ -64,8 +64,8 @@ impl Drop for Cache {
 #[pymethods]
 impl Cache {
     #[new]
-    #[pyo3(signature = (*, page_size, bigrams, pools, keep, device_slots, engine_owns_slots, host_slots, layout,
-        storage, identity, io_threads, write_queue, prefetch_deadline, store_deadline, prefetch_threshold))]
+    #[pyo3(signature = (*, page_size, bigrams, pools, keep, device_slots, engine_owns_slots, host_slots, eviction,
+        layout, storage, identity, io_threads, write_queue, prefetch_deadline, store_deadline, prefetch_threshold))]
     #[allow(
         clippy::too_many_arguments,
         clippy::needless_pass_by_value,
@@ -80,6 +80,7 @@ impl Cache {
         device_slots: u32,
         engine_owns_slots: bool,
         host_slots: u32,
+        eviction: String,
         layout: &str,
         storage: Option<&str>,
         identity: Vec<(String, String)>,
@@ -105,6 +106,7 @@ impl Cache {
             device_slots,
             engine_owns_slots,
             host_slots,
+            eviction,
             layout: layout.parse().or_raise(py)?,
             identity,
             io_threads,

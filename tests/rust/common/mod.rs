@@ -3,9 +3,11 @@
 
 pub mod bench;
 pub mod copier;
+pub mod drive;
 pub mod hybrid;
 pub mod memory;
 pub mod naive;
+pub mod policies;
 pub mod rig;
 pub mod side;
 pub mod store;

@@ -5,6 +5,7 @@ use crate::error::{Error, Result, argument};
 use crate::ids::{HitId, Slot, Tier};
 use crate::key::Key;
 use crate::page::Tokens;
+use crate::policy::{Moment, Request, tick};
 
 /// What became of the inserted pages.
 #[derive(Debug, PartialEq, Eq)]
@@ -57,6 +58,14 @@ impl HiCache {
         self.stats.hashed_pages += done.hashed as u64;
         self.device.place(&given[done.known..]);
         let hit = self.hits.get_mut(&id).ok_or(Error::Hit("was released"))?;
+        if pages > 0 {
+            #[expect(clippy::cast_possible_truncation, reason = "a path has fewer than 2^32 pages")]
+            let new_pages = done.new_pages as u32;
+            hit.request.new_pages += new_pages;
+            let tick = tick(self.now);
+            let request = Request { tick, moment: Moment::Inserted, new_pages, ..hit.request };
+            self.tree.tell(request, place.depth..done.place.depth, done.place);
+        }
         let pin = std::mem::replace(&mut hit.pin, self.tree.pin(done.place, crate::tree::Hold::Device));
         self.tree.unpin(pin);
         self.stats.inserted_pages += done.new_pages as u64;

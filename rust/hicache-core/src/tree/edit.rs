@@ -3,12 +3,12 @@
 use super::Tree;
 use super::decisions::{Decision, full};
 use super::node::{NIL, Node};
-use super::recency::Class;
 use super::strand::Strand;
 use super::walk::{Place, child_hash};
 use crate::hash::{self, Digest, Namespace};
 use crate::ids::{Slot, Tier};
 use crate::page::{Tokens, shorten};
+use crate::policy::Why;
 
 /// What an extension did with the slots it was given.
 #[derive(Debug, PartialEq, Eq)]
@@ -104,6 +104,7 @@ impl Tree {
         let end = at.depth + slots.len() as u32;
         let mut leaf = Node::new(at.node, strand, at.depth, end);
         leaf.root = self.arena[at.node].root;
+        leaf.turn = self.next_turn(at);
         leaf.parts = vec![super::component::Part::default(); self.components.len()];
         let node = self.arena.insert(leaf);
         self.strands[strand].edges.push((end, node));
@@ -162,6 +163,7 @@ impl Tree {
         self.decisions.fold(Decision::Split, at.depth, 0, &[]);
         let mut head = Node::new(node.parent, node.strand, node.start, at.depth);
         (head.root, head.children, head.heir, head.key_hash) = (node.root, 1, index, node.key_hash);
+        head.turn = node.turn;
         let cut = (at.depth - node.start) as usize;
         let (strand, start) = (node.strand, node.start);
         for tier in Tier::ALL {
@@ -187,8 +189,9 @@ impl Tree {
             .reattach(&mut self.arena, index, |pin| (pin.depth <= at.depth).then_some((head, pin.depth)));
         for tier in Tier::ALL {
             // A tail that lives elsewhere only leaves its place in the order to the head.
-            if self.pages_in(index, tier) == 0 {
-                self.recency.replace(&mut self.arena, tier, index, head);
+            if self.pages_in(index, tier) == 0 && self.pages_in(head, tier) > 0 {
+                self.put_beside(tier, index, head);
+                self.leaving.withhold(tier, index);
             }
         }
         self.order_parts(head, index);
@@ -210,9 +213,9 @@ impl Tree {
         self.decisions.fold(Decision::Left, start, full(tier), &slots);
         self.note(index, keep..reach);
         let end = self.lived_to(index);
+        self.pages_left(tier, index, keep..reach, end);
         let parts = self.cut_parts(index, tier, (keep - start) as usize, (end - start) as usize);
         if keep == start {
-            self.recency.unlink(&mut self.arena, tier, index);
             self.child_left(parent, tier);
         }
         if end < self.arena[index].end {
@@ -246,13 +249,12 @@ impl Tree {
         self.pins.reattach(&mut self.arena, index, |pin| (pin.depth > end).then_some((index, end)));
     }
 
-    /// A node lost its last page in a tier: its parent may be a leaf now, older than all others.
+    /// A node lost its last page in a tier: its parent may be a leaf now.
     fn child_left(&mut self, parent: u32, tier: Tier) {
         let node = &mut self.arena[parent];
         node.resident_children[tier as usize] -= 1;
-        let leaf = node.resident_children[tier as usize] == 0 && node.links[tier as usize].list == 0;
-        if leaf && self.pages_in(parent, tier) > 0 {
-            self.recency.push_oldest(&mut self.arena, tier, Class::Old, parent);
+        if node.resident_children[tier as usize] == 0 && self.pages_in(parent, tier) > 0 {
+            self.offer(tier, parent, Why::Exposed);
         }
     }
 

@@ -131,7 +131,7 @@ impl Tree {
     }
 
     /// What the strands on the path to `place` have for a range of pages.
-    fn gather<T: Copy>(
+    pub(super) fn gather<T: Copy>(
         &self,
         place: Place,
         pages: Range<u32>,
