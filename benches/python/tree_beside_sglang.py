@@ -44,9 +44,9 @@ Times = dict[str, list[int]]
 class Ours:
     """Our binding, driven as `HiCache` drives it."""
 
-    def __init__(self, page_size: int) -> None:
+    def __init__(self, page_size: int, pages: int | None = None) -> None:
         self.size = page_size
-        pages = CONVERSATIONS * TURNS * TURN // page_size + 4 * TURNS * TURN // page_size
+        pages = pages or (CONVERSATIONS + 4) * TURNS * TURN // page_size
         self.cache = HiCache(
             [pools.latent("kv", [torch.zeros(pages * page_size, 1, dtype=torch.uint8)])], page_size
         )

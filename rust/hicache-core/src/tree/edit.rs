@@ -198,19 +198,20 @@ impl Tree {
         Place { node: head, depth: at.depth }
     }
 
-    /// Takes the last `count` pages of an edge out of a tier: their slots, last page first, and what
-    /// belonged to them of each component.
-    pub(super) fn cut(&mut self, index: u32, tier: Tier, count: u32) -> (Vec<Slot>, Vec<Vec<Slot>>) {
+    /// Takes the last `count` pages of an edge out of a tier: appends their slots to `out`, last page first,
+    /// and returns what belonged to them of each component.
+    pub(super) fn cut(&mut self, index: u32, tier: Tier, count: u32, out: &mut Vec<Slot>) -> Vec<Vec<Slot>> {
         let node = &self.arena[index];
         let (parent, key_hash, start, strand) = (node.parent, node.key_hash, node.start, node.strand);
         let reach = self.strands[strand].reach(tier);
         let keep = reach - count;
         let held = &mut self.strands[strand].slots[tier as usize];
-        let slots: Vec<Slot> = held[held.len() - count as usize..].iter().rev().copied().collect();
+        let before = out.len();
+        out.extend(held[held.len() - count as usize..].iter().rev());
         shorten(held, held.len() - count as usize);
-        self.resident[tier as usize] -= slots.len();
+        self.resident[tier as usize] -= count as usize;
         self.decisions.word(key_hash);
-        self.decisions.fold(Decision::Left, start, full(tier), &slots);
+        self.decisions.fold(Decision::Left, start, full(tier), &out[before..]);
         self.note(index, keep..reach);
         let end = self.lived_to(index);
         self.pages_left(tier, index, keep..reach, end);
@@ -221,7 +222,7 @@ impl Tree {
         if end < self.arena[index].end {
             self.shorten(index, end);
         }
-        (slots, parts)
+        parts
     }
 
     /// Where an edge ends for all that lives of it.

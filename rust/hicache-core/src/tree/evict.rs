@@ -80,8 +80,7 @@ impl Tree {
         let (before, other) = (self.arena[node].pages(), self.elsewhere(tier, node));
         let remains = other.max(self.pages_in(node, tier) - count);
         out.dropped += (before - remains) as usize;
-        let (slots, parts) = self.cut(node, tier, count);
-        out.slots.extend(slots);
+        let parts = self.cut(node, tier, count, &mut out.slots);
         out.parts.iter_mut().zip(parts).for_each(|(all, part)| all.extend(part));
         // What is left on the host alone is the host's to give up from now on.
         if tier == Tier::Device && other > 0 {
