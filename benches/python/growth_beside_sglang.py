@@ -3,7 +3,7 @@
 Run: python benches/python/growth_beside_sglang.py [--pages 1000000] [--sglang PYTHON], where PYTHON is what
 `tree_beside_sglang.py` needs. Conversations of 16 turns of 672 random tokens, pages of 16. Keys of 10,752
 tokens, written just before the call, of random conversations; ours as int64, as int32, and continued from the
-turn before. Prints nanoseconds (medians of all calls) and SGLang's as a multiple. 10^7 pages take a few minutes
+turn before. Prints nanoseconds (medians of all calls), SGLang's as a multiple. 10^7 pages take some minutes
 and, with SGLang, about 6 GB.
 """
 
