@@ -6,9 +6,12 @@ pub mod copier;
 pub mod hybrid;
 pub mod memory;
 pub mod naive;
+pub mod parts;
+pub mod pools;
 pub mod rig;
 pub mod side;
 pub mod store;
+pub mod storm;
 
 /// A seeded sequence of numbers: the same on every machine.
 #[derive(Debug)]

@@ -27,6 +27,8 @@ pub enum Fault {
     Panic,
     /// Does its work when [`FaultStore::release`] was called.
     Hang,
+    /// Does its work when [`FaultStore::pass`] named it.
+    Gated,
     Slow(Duration),
 }
 
@@ -41,6 +43,17 @@ pub struct FaultStore {
     ended: AtomicUsize,
     released: Mutex<bool>,
     release: Condvar,
+    gate: Mutex<Gate>,
+    passed: Condvar,
+    /// How often each key was put.
+    puts: Mutex<HashMap<Digest, usize>>,
+}
+
+/// Calls that wait at a gate, in order of arrival; those that may pass have left it.
+#[derive(Default)]
+struct Gate {
+    waiting: Vec<usize>,
+    made: usize,
 }
 
 impl Default for FaultStore {
@@ -53,6 +66,9 @@ impl Default for FaultStore {
             ended: AtomicUsize::new(0),
             released: Mutex::new(false),
             release: Condvar::new(),
+            gate: Mutex::default(),
+            passed: Condvar::new(),
+            puts: Mutex::default(),
         }
     }
 }
@@ -70,6 +86,40 @@ impl FaultStore {
     pub fn release(&self) {
         *self.released.lock().unwrap() = true;
         self.release.notify_all();
+    }
+
+    /// Calls that wait at the gate.
+    pub fn waiting(&self) -> usize {
+        self.gate.lock().unwrap().waiting.len()
+    }
+
+    /// Lets one call through the gate, the oldest being number 0; false if there is no such call.
+    pub fn pass(&self, which: usize) -> bool {
+        let mut gate = self.gate.lock().unwrap();
+        let there = which < gate.waiting.len();
+        if there {
+            gate.waiting.remove(which);
+        }
+        self.passed.notify_all();
+        there
+    }
+
+    /// The most that any key was put, and how many puts there were in all.
+    pub fn puts(&self) -> (usize, usize) {
+        let puts = self.puts.lock().unwrap();
+        (puts.values().copied().max().unwrap_or(0), puts.values().sum())
+    }
+
+    pub fn forget_puts(&self) {
+        self.puts.lock().unwrap().clear();
+    }
+
+    fn wait_at_gate(&self) {
+        let mut gate = self.gate.lock().unwrap();
+        gate.made += 1;
+        let me = gate.made;
+        gate.waiting.push(me);
+        drop(self.passed.wait_while(gate, |gate| gate.waiting.contains(&me)).unwrap());
     }
 
     pub fn calls(&self, verb: Verb) -> usize {
@@ -101,6 +151,10 @@ impl FaultStore {
             Fault::Hang => {
                 let released = self.released.lock().unwrap();
                 drop(self.release.wait_while(released, |released| !*released).unwrap());
+                work()
+            }
+            Fault::Gated => {
+                self.wait_at_gate();
                 work()
             }
             Fault::Slow(time) => {
@@ -148,6 +202,7 @@ impl Store for FaultStore {
         self.call(Verb::Put, keys.len(), || {
             let mut kept = self.pages.lock().unwrap();
             for (key, page) in keys.iter().zip(pages) {
+                *self.puts.lock().unwrap().entry(*key).or_default() += 1;
                 kept.entry(*key).or_insert_with(|| page.to_vec());
             }
             vec![Outcome::Hit; keys.len()]
