@@ -12,7 +12,7 @@ fn run(components: &[Component]) {
     let cases = std::env::var("PROPTEST_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(40);
     for seed in 0..cases {
         for size in [1, 2] {
-            let mut model = Model::new(size, components, seed);
+            let mut model = Model::new(size, components, seed, true);
             for _ in 0..300 {
                 model.step();
             }

@@ -116,7 +116,10 @@ fn windows_break_one_branch_at_a_time() {
                 let resident = parts.tree.part_resident(0, tier);
                 assert!(now + 1 >= whole, "two at a time: {usable:?}");
                 assert!(resident >= now * window as usize);
-                assert!(resident < (now + 1) * window as usize, "some is kept that nobody can use: {usable:?}");
+                assert!(
+                    resident < (now + 1) * window as usize,
+                    "some is kept that nobody can use: {usable:?}"
+                );
                 whole = now;
             }
             parts.emptied();

@@ -115,7 +115,7 @@ fn a_long_session_hits_all_of_its_last_turn() {
         for turn in 0..100 {
             let found = parts.find(&pages);
             assert_eq!(found.device as usize, pages.len(), "{kind:?}, turn {turn}");
-            pages.extend((0..1 + turn % 3).map(|at| 1 + turn * 3 + at));
+            pages.extend((0..=turn % 3).map(|at| 1 + turn * 3 + at));
             parts.request(Tier::Device, &pages);
             for (component, what) in kind.iter().enumerate() {
                 let room = match what {

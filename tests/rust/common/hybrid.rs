@@ -11,26 +11,26 @@ use std::collections::BTreeMap;
 type Key = Vec<i32>;
 
 /// What one page has: a slot per tier of FULL and of each component.
-#[derive(Clone, Debug)]
-struct Page {
+#[derive(Clone, Debug, PartialEq)]
+pub struct Page {
     full: [Option<u32>; 2],
     parts: Vec<[Option<u32>; 2]>,
 }
 
 pub struct Model {
     size: usize,
-    tree: Tree,
-    pages: BTreeMap<Key, Page>,
+    pub tree: Tree,
+    pub pages: BTreeMap<Key, Page>,
     pins: Vec<(PinId, Key, Tier)>,
     pools: Pools,
     random: Seeded,
 }
 
 impl Model {
-    pub fn new(size: u32, components: &[Component], seed: u64) -> Self {
-        let tree = Tree::with_components(PageSize::new(size).unwrap(), true, components);
-        let size = size as usize;
-        Self { size, tree, pages: BTreeMap::new(), pins: Vec::new(), pools: Pools::default(), random: Seeded(seed) }
+    pub fn new(size: u32, components: &[Component], seed: u64, hashing: bool) -> Self {
+        let tree = Tree::with_components(PageSize::new(size).unwrap(), hashing, components);
+        let (size, pools, random) = (size as usize, Pools::default(), Seeded(seed));
+        Self { size, tree, pages: BTreeMap::new(), pins: Vec::new(), pools, random }
     }
 
     fn prefix(&self, key: &[i32], pages: usize) -> Key {
@@ -230,11 +230,9 @@ impl Model {
 
     fn take(&mut self, out: &Evicted, tier: Tier) {
         self.pools.give(None, tier, &out.slots);
+        let (at, tier) = (tier, tier as usize);
         for (component, slots) in out.parts.iter().enumerate() {
-            self.pools.give(Some(component), tier, slots);
-        }
-        let tier = tier as usize;
-        for (component, slots) in out.parts.iter().enumerate() {
+            self.pools.give(Some(component), at, slots);
             for slot in slots {
                 let mut pages = self.pages.values_mut();
                 let page = pages.find(|page| page.parts[component][tier] == Some(slot.0));

@@ -3,7 +3,7 @@
 use hicache_core::hash::Digest;
 use hicache_core::storage::{Outcome, Store};
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex};
 use std::time::Duration;
 
@@ -47,6 +47,8 @@ pub struct FaultStore {
     passed: Condvar,
     /// How often each key was put.
     puts: Mutex<HashMap<Digest, usize>>,
+    /// Whether pages that are put are taken and not kept.
+    frozen: AtomicBool,
 }
 
 /// Calls that wait at a gate, in order of arrival; those that may pass have left it.
@@ -69,6 +71,7 @@ impl Default for FaultStore {
             gate: Mutex::default(),
             passed: Condvar::new(),
             puts: Mutex::default(),
+            frozen: AtomicBool::new(false),
         }
     }
 }
@@ -108,6 +111,11 @@ impl FaultStore {
     pub fn puts(&self) -> (usize, usize) {
         let puts = self.puts.lock().unwrap();
         (puts.values().copied().max().unwrap_or(0), puts.values().sum())
+    }
+
+    /// From now on it answers from what it has, whatever is put when.
+    pub fn freeze(&self) {
+        self.frozen.store(true, Ordering::SeqCst);
     }
 
     pub fn forget_puts(&self) {
@@ -203,7 +211,9 @@ impl Store for FaultStore {
             let mut kept = self.pages.lock().unwrap();
             for (key, page) in keys.iter().zip(pages) {
                 *self.puts.lock().unwrap().entry(*key).or_default() += 1;
-                kept.entry(*key).or_insert_with(|| page.to_vec());
+                if !self.frozen.load(Ordering::SeqCst) {
+                    kept.entry(*key).or_insert_with(|| page.to_vec());
+                }
             }
             vec![Outcome::Hit; keys.len()]
         })

@@ -24,6 +24,8 @@ pub struct Storm {
     pub store: Arc<FaultStore>,
     shape: Shape,
     random: Seeded,
+    /// Paths that the store had from the beginning.
+    known: Vec<Vec<i32>>,
     live: Vec<Request>,
     cursors: Vec<(Cursor, Vec<i32>)>,
     out: Vec<Slot>,
@@ -43,7 +45,7 @@ pub struct Weather {
     /// The host is asked for pages too.
     pub tight: bool,
     /// Of how many calls of the store one fails; 0: of none.
-    pub faulty: usize,
+    pub faulty: u64,
 }
 
 const WAYS: [Direction; 2] = [Direction::In, Direction::Out];
@@ -53,19 +55,20 @@ impl Storm {
     pub fn new(shape: Shape, seed: u64, weather: Weather) -> Self {
         let (store, mut random) = (Arc::new(FaultStore::default()), Seeded(seed));
         let mut before = Rig::new(Shape { device: 64, host: 64, ..shape }, Some(&store));
-        for _ in 0..4 {
-            before.serve(&random.tokens(20, 3));
+        let known: Vec<Vec<i32>> = (0..16).map(|_| random.tokens(20, 3)).collect();
+        for tokens in &known {
+            before.serve(tokens);
         }
         before.settle();
         store.forget_puts();
         let faulty = weather.faulty;
         store.plan(move |_, call| {
-            let fails = faulty > 0 && (mix(seed ^ call as u64) as usize).is_multiple_of(faulty);
+            let fails = faulty > 0 && mix(seed ^ call as u64).is_multiple_of(faulty);
             if fails { Fault::Answer(Outcome::Failed) } else { Fault::Gated }
         });
         let rig = Rig::new(shape, Some(&store));
         let (live, cursors, out, made) = (Vec::new(), Vec::new(), Vec::new(), BTreeSet::new());
-        Self { rig, store, shape, random, live, cursors, out, made, at: 0.0, weather, newest: 0 }
+        Self { rig, store, shape, random, known, live, cursors, out, made, at: 0.0, weather, newest: 0 }
     }
 
     pub fn step(&mut self) {
@@ -78,7 +81,7 @@ impl Storm {
             9 => self.release(),
             10 => self.squeeze(),
             11 | 12 => self.copies(),
-            13 => drop(self.store.pass(self.random.below(4))),
+            13 => (0..6).for_each(|_| _ = self.store.pass(self.random.below(3))),
             14 if self.weather.late => self.at += 1.0,
             _ => self.poll(),
         }
@@ -87,14 +90,13 @@ impl Storm {
     }
 
     fn arrive(&mut self) {
-        let tokens = self.random.tokens(20, 3);
-        let hit = self.rig.cache.match_prefix(
-            Tokens::I32(&tokens),
-            &self.rig.namespace,
-            None,
-            usize::MAX,
-            self.at,
-        );
+        let mut tokens = match self.random.below(2) {
+            0 => Vec::new(),
+            _ => self.known[self.random.below(self.known.len())].clone(),
+        };
+        tokens.extend(self.random.tokens(20 - tokens.len(), 3));
+        let hit =
+            self.rig.cache.match_prefix(Tokens::I32(&tokens), &self.rig.namespace, None, usize::MAX, self.at);
         self.live.push(Request { hit: hit.unwrap(), tokens, loaded: false });
         if self.live.len() > 8 {
             self.release();
