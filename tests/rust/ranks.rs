@@ -4,9 +4,9 @@
 
 mod common;
 
-use common::Seeded;
 use common::rig::{Rig, Shape};
 use common::store::{Fault, FaultStore, Verb};
+use common::{Seeded, seeds};
 use hicache_core::Ready;
 use hicache_core::ids::{Cursor, HitId, Slot, Tier};
 use hicache_core::page::Tokens;
@@ -162,12 +162,10 @@ impl Pair {
     }
 }
 
-/// `PROPTEST_CASES` asks for another number of runs.
 #[test]
 fn equal_calls_and_limits_make_equal_decisions() {
-    let cases = std::env::var("PROPTEST_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(12);
     let (mut fetched, mut late) = (0, 0);
-    for seed in 0..cases {
+    for seed in seeds(12) {
         let page = 1 + u32::try_from(seed % 2).unwrap();
         let shape = Shape { page, device: 24, host: 40, queue: 4, deadline: 1.0, ..Shape::default() };
         let mut pair = Pair::new(shape, seed);

@@ -1,15 +1,14 @@
 //! Two trees with all components, given the same operations: equal in every decision after each of them.
 //!
 //! One of the two is looked at all the time, has readers and hashes its pages from the beginning, the other one
-//! nothing of it; tables of the two are seeded apart where anything seeds them. `PROPTEST_CASES` asks for
-//! another number of runs.
+//! nothing of it; tables of the two are seeded apart where anything seeds them.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that fails is loud")]
 
 mod common;
 
-use common::Seeded;
 use common::hybrid::Model;
 use common::parts::KINDS;
+use common::{Seeded, seeds};
 use hicache_core::hash::Namespace;
 use hicache_core::ids::Tier;
 use hicache_core::page::Tokens;
@@ -32,9 +31,8 @@ fn look(model: &Model, random: &mut Seeded) {
 
 #[test]
 fn equal_operations_make_equal_trees() {
-    let cases = std::env::var("PROPTEST_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(20);
     for kind in KINDS {
-        for seed in 0..cases {
+        for seed in seeds(20) {
             let size = 1 + u32::try_from(seed % 2).unwrap();
             let mut watched = Model::new(size, kind, seed, true);
             let mut alone = Model::new(size, kind, seed, false);
