@@ -92,11 +92,11 @@ pub(crate) fn overlay<A: Word>(tokens: &[A]) -> u64 {
     tokens.iter().fold(0, |bits, &token| bits | token.word())
 }
 
-/// The lower halves.
+/// Appends the lower halves.
 #[multiversion(targets("x86_64+avx2"))]
 #[expect(clippy::cast_possible_truncation, reason = "the lower half is asked for")]
-pub(crate) fn lower<A: Word>(tokens: &[A]) -> Vec<u32> {
-    tokens.iter().map(|&token| token.word() as u32).collect()
+pub(crate) fn lower<A: Word>(tokens: &[A], to: &mut Vec<u32>) {
+    to.extend(tokens.iter().map(|&token| token.word() as u32));
 }
 
 /// A hash of all the words. Pairs are multiplied independently of each other, each under its own key.

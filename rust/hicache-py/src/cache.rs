@@ -146,7 +146,7 @@ impl Cache {
     }
 
     fn hit_slots<'py>(&self, py: Python<'py>, hit: u64) -> PyResult<Bound<'py, PyByteArray>> {
-        slot_bytes(py, &self.core.hit_slots(HitId(hit)).or_raise(py)?)
+        Ok(slot_bytes(py, &self.core.hit_slots(HitId(hit)).or_raise(py)?))
     }
 
     fn prefetch(&mut self, py: Python<'_>, hit: u64) -> PyResult<bool> {
@@ -165,12 +165,12 @@ impl Cache {
         let core = self.core(py)?;
         let loaded = core.load(&hits, given.as_deref()).or_raise(py)?;
         let progress = Arc::clone(core.progress(Direction::In));
-        Ok((Load::new(loaded.ticket, progress), slot_bytes(py, &loaded.unused)?))
+        Ok((Load::new(loaded.ticket, progress), slot_bytes(py, &loaded.unused)))
     }
 
     fn allocate<'py>(&mut self, py: Python<'py>, pages: usize) -> PyResult<Option<Bound<'py, PyByteArray>>> {
         let slots = self.core(py)?.allocate(pages).or_raise(py)?;
-        slots.map(|slots| slot_bytes(py, &slots)).transpose()
+        Ok(slots.map(|slots| slot_bytes(py, &slots)))
     }
 
     fn insert<'py>(
@@ -183,7 +183,7 @@ impl Cache {
         let buffer = TokenBuffer::get(tokens, "tokens")?;
         let given = slots(given, "slots")?;
         let done = self.core(py)?.insert(HitId(hit), buffer.view(), &given).or_raise(py)?;
-        Ok((done.depth, slot_bytes(py, &done.slots)?, slot_bytes(py, &done.duplicates)?))
+        Ok((done.depth, slot_bytes(py, &done.slots), slot_bytes(py, &done.duplicates)))
     }
 
     fn free(&mut self, py: Python<'_>, given: &Bound<'_, PyAny>) -> PyResult<()> {
@@ -198,7 +198,7 @@ impl Cache {
     fn evict<'py>(&mut self, py: Python<'py>, host: bool, pages: usize) -> PyResult<Bound<'py, PyByteArray>> {
         let tier = if host { Tier::Host } else { Tier::Device };
         let slots = self.core(py)?.evict(tier, pages).or_raise(py)?;
-        slot_bytes(py, &slots)
+        Ok(slot_bytes(py, &slots))
     }
 
     fn ready(&mut self, py: Python<'_>) -> PyResult<Counts> {

@@ -30,29 +30,28 @@ impl HiCache {
         if !self.hit(id)?.loaded {
             return Err(Error::Hit("is not loaded: load it before inserting"));
         }
-        let tokens = tokens.checked()?;
         let (words, whole) = (self.tree.page_size(), Key::new(tokens, self.config.bigrams)?);
         let pages = self.config.page_size.pages(whole.units());
+        let place = self.tree.pinned(&self.hit(id)?.pin);
+        if !self.continues(place, tokens) {
+            let reason = "must begin with the token that the last pair before them ends with";
+            return argument("tokens", reason);
+        }
+        let key = whole.pages(pages, words);
+        let known = self.tree.follow(place, key);
+        // What equals tokens of the tree is not negative: only the rest is still to be looked at.
+        if !self.config.bigrams {
+            tokens.checked_from((known.depth - place.depth) as usize * words.tokens())?;
+        }
         let partial = usize::from(tokens.len() > pages * self.config.page_size.tokens());
         if slots.len() < pages || slots.len() > pages + partial {
             let reason = format!("{pages} whole pages need a slot each, got {}", slots.len());
             return argument("slots", reason);
         }
-        if !self.continues(self.tree.pinned(&self.hit(id)?.pin), tokens) {
-            let reason = "must begin with the token that the last pair before them ends with";
-            return argument("tokens", reason);
-        }
         let given = &slots[..pages];
         self.device.check_out("slots", given)?;
-
-        let place = self.tree.pinned(&self.hit(id)?.pin);
-        let key = whole.pages(pages, words);
-        let done = self.tree.extend(place, key, Tier::Device, given);
-        for (own, given) in done.slots.iter().zip(given) {
-            if own == given {
-                self.device.place(*own);
-            }
-        }
+        let done = self.tree.extend_from(place, known, key, Tier::Device, given, &[]);
+        self.device.place(&given[done.known..]);
         let hit = self.hits.get_mut(&id).ok_or(Error::Hit("was released"))?;
         let pin = std::mem::replace(&mut hit.pin, self.tree.pin(done.place, crate::tree::Hold::Device));
         self.tree.unpin(pin);

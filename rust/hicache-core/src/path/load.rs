@@ -113,7 +113,7 @@ impl HiCache {
         let to = from + slots.len() as u32;
         let sources = self.tree.slots(place, from..to, Tier::Host);
         let end = self.tree.raise(place, &slots);
-        slots.iter().for_each(|&slot| self.device.place(slot));
+        self.device.place(&slots);
         pages.extend(slots.into_iter().zip(sources));
         self.tree.touch_matched(end);
 

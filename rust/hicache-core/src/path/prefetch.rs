@@ -81,7 +81,7 @@ impl HiCache {
         }
         let Some(slots) = self.host.take(room) else { return };
         let Some(fetch) = self.hits.get_mut(&id).and_then(|hit| hit.fetch.as_mut()) else {
-            slots.into_iter().for_each(|slot| self.host.give_back(slot));
+            self.host.give_back(&slots);
             return;
         };
         let mut at = fetch.at;

@@ -53,14 +53,14 @@ impl Tree {
         while !self.arena[at].is_root() && pages > kept.get(&at).copied().unwrap_or(0) {
             new += (pages - kept.insert(at, pages).unwrap_or(0)) as usize;
             at = self.arena[at].parent;
-            pages = self.arena[at].resident(tier);
+            pages = self.pages_in(at, tier);
         }
         new
     }
 
     /// Takes what it can from one node's tail, or takes the node out of the question.
     fn evict_from(&mut self, tier: Tier, class: Class, node: u32, wanted: u32, out: &mut Evicted) {
-        let resident = self.arena[node].resident(tier);
+        let resident = self.pages_in(node, tier);
         let leaf = self.arena[node].resident_children[tier as usize] == 0;
         let floor = self.floor(tier, node);
         if !leaf || resident <= floor {
@@ -79,7 +79,7 @@ impl Tree {
 
     pub(super) fn take(&mut self, tier: Tier, node: u32, count: u32, out: &mut Evicted) {
         let (before, other) = (self.arena[node].pages(), self.elsewhere(tier, node));
-        let remains = other.max(self.arena[node].resident(tier) - count);
+        let remains = other.max(self.pages_in(node, tier) - count);
         out.dropped += (before - remains) as usize;
         let (slots, parts) = self.cut(node, tier, count);
         out.slots.extend(slots);
@@ -92,8 +92,8 @@ impl Tree {
 
     fn elsewhere(&self, tier: Tier, node: u32) -> u32 {
         match tier {
-            Tier::Device => self.arena[node].resident(Tier::Host),
-            Tier::Host => self.arena[node].resident(Tier::Device),
+            Tier::Device => self.pages_in(node, Tier::Host),
+            Tier::Host => self.pages_in(node, Tier::Device),
         }
     }
 
@@ -105,8 +105,8 @@ impl Tree {
         }
         let pinned = self.pins.on(&self.arena, node).filter(|(_, pin)| pin.hold.tier() == Some(tier));
         let pinned = pinned.map(|(_, pin)| pin.depth - n.start).max().unwrap_or(0);
-        let mirrored = if tier == Tier::Host { n.resident(Tier::Device) } else { 0 };
-        pinned.max(mirrored.min(n.resident(tier)))
+        let mirrored = if tier == Tier::Host { self.pages_in(node, Tier::Device) } else { 0 };
+        pinned.max(mirrored.min(self.pages_in(node, tier)))
     }
 
     /// Pages of a node that go only when nothing else can.

@@ -9,7 +9,8 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `node` | one edge of whole pages and where they live; the arena that owns all nodes |
+//! | `node` | one edge of whole pages; the arena that owns all nodes |
+//! | `strand` | what the edges of a history hold, in one piece of memory |
 //! | `recency` | per tier, intrusive lists of nodes in order of use |
 //! | `pin` | places that must or should stay, as positions that follow every change of shape |
 //! | `walk` | from tokens to a place, and from a place to its slots |
@@ -35,6 +36,7 @@ mod pin;
 pub(crate) mod print;
 mod recency;
 mod residency;
+mod strand;
 mod walk;
 
 pub use component::{Component, Missing};
@@ -50,6 +52,7 @@ use hashbrown::{HashMap, HashTable};
 use node::Arena;
 use pin::Pins;
 use recency::Recency;
+use strand::Strands;
 
 /// The index of all pages in device and host memory.
 #[derive(Debug)]
@@ -58,6 +61,7 @@ pub struct Tree {
     /// Whether new pages get digests (a store is attached).
     hashing: bool,
     arena: Arena,
+    strands: Strands,
     /// Child nodes by (parent, first page). Never iterated: the order of a table must not decide anything.
     children: HashTable<u32>,
     roots: HashMap<Namespace, u32, FixedState>,
@@ -85,6 +89,7 @@ impl Tree {
             page_size,
             hashing,
             arena: Arena::default(),
+            strands: Strands::default(),
             children: HashTable::new(),
             roots: HashMap::with_hasher(FixedState::default()),
             recency: Recency::new(components.len()),
@@ -135,6 +140,6 @@ impl Tree {
 
     /// Every slot that a page has in a tier, in no order that means anything.
     pub fn all_slots(&self, tier: crate::ids::Tier) -> impl Iterator<Item = crate::ids::Slot> + '_ {
-        self.arena.iter().flat_map(move |(_, node)| node.slots[tier as usize].iter().copied())
+        self.strands.iter().flat_map(move |(_, strand)| strand.slots[tier as usize].iter().copied())
     }
 }

@@ -2,17 +2,16 @@
 //!
 //! ```text
 //!  pages of the path   0 ............ start | start+1 ..................... end
-//!                      ancestors' edges     | this node's edge, `pages()` long
-//!  device slots                             |#############                        slots[Device]
-//!  host slots                               |###########################          slots[Host]
+//!                      ancestors' edges     | this node's edge
+//!  device slots                             |#############                        in its strand
+//!  host slots                               |###########################
 //! ```
 //! The longer of the two always reaches the edge's end (T2).
 
 use super::component::Part;
 use super::recency::Order;
-use crate::hash::{Digest, Namespace};
-use crate::ids::{NodeId, Slot, Tier};
-use crate::page::OwnedTokens;
+use crate::hash::Namespace;
+use crate::ids::NodeId;
 
 /// No node.
 pub(super) const NIL: u32 = u32::MAX;
@@ -30,29 +29,25 @@ impl Link {
     pub const NONE: Self = Self { prev: NIL, next: NIL, list: 0 };
 }
 
-/// An edge of whole pages, and where each of them lives. What a walk looks at is one cache line.
+/// An edge of whole pages. What a walk looks at is one cache line.
 #[derive(Debug)]
 #[repr(C)]
 pub(super) struct Node {
-    pub tokens: OwnedTokens,
     /// Hash under which `children` holds the node.
     pub key_hash: u64,
     pub parent: u32,
     /// Where its path begins: a root's own index.
     pub root: u32,
-    /// Pages from the root to the edge's first page.
+    /// What holds its pages; a root has none.
+    pub strand: u32,
+    /// Pages from the root to the edge's first page, and to its end.
     pub start: u32,
+    pub end: u32,
     pub children: u32,
     /// The child that came last. It may have gone since, and its index may be another node's now.
     pub heir: u32,
     /// First of the pins whose place is on this edge.
     pub pins: u32,
-    /// Slots of the leading pages, per tier.
-    pub slots: [Vec<Slot>; 2],
-    /// One per page where the tree hashes, else empty.
-    pub digests: Vec<Digest>,
-    /// Fingerprints, one per page where readers are told, else empty.
-    pub prints: Vec<u64>,
     /// Children with at least one page in the tier.
     pub resident_children: [u32; 2],
     pub links: [Link; 2],
@@ -63,15 +58,13 @@ pub(super) struct Node {
 }
 
 impl Node {
-    pub fn new(parent: u32, start: u32, tokens: OwnedTokens) -> Self {
+    pub fn new(parent: u32, strand: u32, start: u32, end: u32) -> Self {
         Self {
             parent,
             root: NIL,
+            strand,
             start,
-            tokens,
-            slots: [Vec::new(), Vec::new()],
-            digests: Vec::new(),
-            prints: Vec::new(),
+            end,
             children: 0,
             heir: NIL,
             resident_children: [0; 2],
@@ -101,19 +94,9 @@ impl Node {
         self.parent == NIL
     }
 
-    /// Pages of the edge that live in the tier.
-    #[expect(clippy::cast_possible_truncation, reason = "an edge has fewer than 2^32 pages")]
-    pub fn resident(&self, tier: Tier) -> u32 {
-        self.slots[tier as usize].len() as u32
-    }
-
-    /// Pages of the edge: all of them live somewhere.
+    /// All of them live somewhere.
     pub fn pages(&self) -> u32 {
-        self.resident(Tier::Device).max(self.resident(Tier::Host))
-    }
-
-    pub fn end(&self) -> u32 {
-        self.start + self.pages()
+        self.end - self.start
     }
 }
 

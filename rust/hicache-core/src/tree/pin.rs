@@ -190,7 +190,7 @@ impl Tree {
 
     /// A node that may have become evictable comes back into the order, if it is not in it.
     pub(super) fn relist(&mut self, tier: Tier, node: u32) {
-        if self.arena[node].is_root() || self.arena[node].resident(tier) == 0 {
+        if self.arena[node].is_root() || self.pages_in(node, tier) == 0 {
             return;
         }
         let list = self.arena[node].links[tier as usize].list;

@@ -82,7 +82,7 @@ impl Tree {
         let part = &node.parts[component];
         let offset = match self.components[component] {
             Component::Swa { .. } => at.depth - 1 - node.start,
-            Component::State if at.depth == node.end() => 0,
+            Component::State if at.depth == node.end => 0,
             Component::State => return None,
         };
         part.has(tier, offset).then(|| part.slots[tier as usize][offset as usize])
@@ -116,8 +116,8 @@ impl Tree {
     }
 
     fn put_window(&mut self, component: usize, tier: Tier, at: Place, slot: Slot) -> bool {
+        debug_assert!(at.depth <= self.resident_depth(at, tier), "S2: FULL must be there");
         let node = &mut self.arena[at.node];
-        debug_assert!(at.depth - node.start <= node.resident(tier), "S2: FULL must be there");
         let (offset, pages) = (at.depth - 1 - node.start, node.pages() as usize);
         let part = &mut node.parts[component];
         if part.has(tier, offset) {
@@ -130,11 +130,9 @@ impl Tree {
     }
 
     fn put_state(&mut self, component: usize, tier: Tier, at: Place, slot: Slot) -> bool {
+        debug_assert!(at.depth == self.arena[at.node].end, "a checkpoint is at an edge's end");
+        debug_assert!(at.depth <= self.resident_depth(at, tier), "S2: FULL must be there");
         let node = &mut self.arena[at.node];
-        debug_assert!(
-            at.depth == node.end() && node.resident(tier) == node.pages(),
-            "S2: FULL must be there"
-        );
         let part: &mut Part = &mut node.parts[component];
         if part.any(tier) {
             return false;

@@ -29,7 +29,7 @@ impl Tree {
             ensure(node.parts.len() == self.components.len(), "S1", index, "it lacks a component")?;
             let part = &node.parts[component];
             let slots = &part.slots[tier as usize];
-            let (resident, pages) = (node.resident(tier) as usize, node.pages() as usize);
+            let (resident, pages) = (self.pages_in(index, tier) as usize, node.pages() as usize);
             match self.components[component] {
                 Component::Swa { .. } => {
                     let whole = slots.is_empty() || (slots.len() == pages && part.count(tier) > 0);
@@ -100,7 +100,7 @@ impl Tree {
                     }
                     *held.entry(at).or_default() += 1;
                     if !window {
-                        ensure(pin.depth == self.arena[at].end(), "S5", at, "a held checkpoint moved")?;
+                        ensure(pin.depth == self.arena[at].end, "S5", at, "a held checkpoint moved")?;
                         break;
                     }
                     at = self.arena[at].parent;

@@ -156,11 +156,11 @@ impl Tree {
     /// A leaf goes page by page from its tail, until it has given a slot; without its checkpoint, all of it.
     fn take_leaf(&mut self, component: usize, tier: Tier, node: u32, out: &mut Evicted) {
         let pages = match self.components[component] {
-            Component::State => self.arena[node].resident(tier),
+            Component::State => self.pages_in(node, tier),
             Component::Swa { .. } => {
                 let part = &self.arena[node].parts[component];
-                let last = (0..self.arena[node].resident(tier)).rev().find(|&page| part.has(tier, page));
-                self.arena[node].resident(tier) - last.unwrap_or(0)
+                let last = (0..self.pages_in(node, tier)).rev().find(|&page| part.has(tier, page));
+                self.pages_in(node, tier) - last.unwrap_or(0)
             }
         };
         self.take(tier, node, pages, out);
