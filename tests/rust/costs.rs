@@ -151,3 +151,29 @@ fn pages_that_come_back_keep_no_memory() {
     };
     assert_eq!(cost(100), cost(1_000_000));
 }
+
+/// Of prompts of ten thousand pages each only the first page is left, whether their paths were split there before
+/// the rest went or not: what the tree keeps is what a page costs, not what a prompt did.
+#[test]
+fn what_is_left_of_a_prompt_keeps_no_more_than_itself() {
+    for (tier, split, hashing) in
+        TIERS.into_iter().flat_map(|tier| [(tier, false, true), (tier, true, false)])
+    {
+        let mut tree = Tree::new(PageSize::new(1).unwrap(), hashing);
+        let before = live();
+        let mut firsts = Vec::new();
+        for prompt in 0..50 {
+            let tokens: Vec<u32> = (0..10_000).map(|page| prompt * 10_000 + page).collect();
+            let root = tree.root(&Namespace::default());
+            let end = tree.extend(root, Tokens::U32(&tokens), tier, &slots(0, 10_000)).place;
+            if split {
+                tree.extend(root, Tokens::U32(&tokens[..1]), tier, &slots(0, 1));
+            }
+            firsts.push(tree.pin(tree.ancestor(end, 1), [Hold::Device, Hold::Host][tier as usize]));
+            assert_eq!(tree.evict(tier, usize::MAX).slots.len(), 9_999);
+        }
+        let kept = (live() - before) / 50;
+        assert!(kept < 2_000, "{kept} bytes for a page; split: {split}, in {tier:?}");
+        firsts.into_iter().for_each(|pin| tree.unpin(pin));
+    }
+}
