@@ -15,7 +15,7 @@ import torch
 from fake_engine import PLAIN, Device, Engine, make, store_files
 
 import hicache
-from hicache import HiCache, Host, ModelIdentity, Namespace, WouldHit, pools
+from hicache import ArgumentError, HiCache, Host, ModelIdentity, Namespace, WouldHit, pools
 
 EIGHT = [0, 1, 2, 3, 4, 5, 6, 7]
 #: Separators, paths, escapes, and what another field's text would be.
@@ -132,7 +132,7 @@ def test_no_two_models_share_a_page_whatever_they_are_called(tmp_path: Path) -> 
 IDENTITY = """
 import sys, torch
 from hicache import ModelIdentity
-config = {name: {"rope": 1.5, "type": torch.float16, "layers": [1, 2]} for name in sys.argv[1:]}
+config = {name: {"rope": 1.5, "type": torch.float16, "kinds": set(sys.argv)} for name in sys.argv[1:]}
 weights = [(name, torch.arange(9.0) + len(name)) for name in sys.argv[1:]]
 print(ModelIdentity.of(config, weights, model="m").fields())
 """
@@ -152,10 +152,16 @@ def test_an_identity_does_not_depend_on_the_process_that_computes_it(
         check=True,
         timeout=120,
     )
-    monkeypatch.setattr(sys, "argv", ["", *names])
+    monkeypatch.setattr(sys, "argv", ["-c", *names])
     exec(IDENTITY, {})
     assert done.stdout == capsys.readouterr().out
     assert "weights" in done.stdout
+
+
+@pytest.mark.parametrize("value", [object(), lambda: 0, {"in": [object()]}, {object()}])
+def test_a_configuration_that_no_other_process_could_say_is_refused(value: Any) -> None:
+    with pytest.raises(ArgumentError, match=r"^identity: config: "):
+        ModelIdentity.of({"value": value}, [], model="m")
 
 
 @pytest.mark.parametrize(
