@@ -35,6 +35,7 @@ mod path;
 pub mod pool;
 pub mod reader;
 pub mod replay;
+mod segments;
 mod sha;
 pub mod stats;
 pub mod storage;

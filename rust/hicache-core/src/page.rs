@@ -232,15 +232,16 @@ impl OwnedTokens {
     }
 
     /// Appends tokens, if they are as wide as those that are there; else false, and nothing was appended.
-    pub(crate) fn push(&mut self, tail: Tokens<'_>) -> bool {
+    /// No room is made beyond `most` tokens.
+    pub(crate) fn push(&mut self, tail: Tokens<'_>, most: usize) -> bool {
         let narrow = each_width!(tail, s => lanes::overlay(s) <= NARROW_MAX);
         match self {
             Self::Narrow(v) if narrow => {
-                make_room(v, tail.len());
+                make_room(v, tail.len(), most);
                 each_width!(tail, s => lanes::lower(s, v));
             }
             Self::Wide(v) if !narrow => {
-                make_room(v, tail.len());
+                make_room(v, tail.len(), most);
                 tail.for_each(|token| v.push(token));
             }
             _ => return false,
@@ -249,10 +250,12 @@ impl OwnedTokens {
     }
 }
 
-/// Makes room for more items: for half of what is there, not as much again, since most stay as they are.
-pub(crate) fn make_room<T>(items: &mut Vec<T>, more: usize) {
-    if items.capacity() - items.len() < more {
-        items.reserve_exact(more.max(items.len() / 2));
+/// Makes room for more items: for twice as many as there are, but not for more than `most` if they don't
+/// need it.
+pub(crate) fn make_room<T>(items: &mut Vec<T>, more: usize, most: usize) {
+    let (len, need) = (items.len(), items.len() + more);
+    if items.capacity() < need {
+        items.reserve_exact(need.max((2 * len).min(most)) - len);
     }
 }
 

@@ -50,7 +50,11 @@ impl HiCache {
         }
         let given = &slots[..pages];
         self.device.check_out("slots", given)?;
-        let done = self.tree.extend_from(place, known, key, Tier::Device, given, &[]);
+        let new = key.from((known.depth - place.depth) as usize * words.tokens());
+        let before = if self.storage { self.tree.last_digest(known) } else { None };
+        let digests = self.hit(id)?.digests(known.depth, before, new, words).to_vec();
+        let done = self.tree.extend_from(place, known, key, Tier::Device, given, &digests);
+        self.stats.hashed_pages += done.hashed as u64;
         self.device.place(&given[done.known..]);
         let hit = self.hits.get_mut(&id).ok_or(Error::Hit("was released"))?;
         let pin = std::mem::replace(&mut hit.pin, self.tree.pin(done.place, crate::tree::Hold::Device));

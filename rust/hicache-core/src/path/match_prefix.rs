@@ -3,7 +3,7 @@
 use crate::cache::HiCache;
 use crate::error::{Error, Result, argument};
 use crate::hash::Namespace;
-use crate::hit::Hit;
+use crate::hit::{Hit, Keys};
 use crate::ids::{Cursor, HitId, Tier};
 use crate::key::Key;
 use crate::page::Tokens;
@@ -55,6 +55,7 @@ impl HiCache {
             copied: 0,
             stored: 0..0,
             fetch: None,
+            keys: Keys::default(),
         };
         self.hits.insert(id, hit);
         self.publish();

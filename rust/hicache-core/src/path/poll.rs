@@ -113,7 +113,11 @@ impl HiCache {
         let size = self.tree.page_size().tokens();
         let from = (on_host - hit.rest_at) as usize * size;
         let key = hit.rest.view().range(from..from + slots.len() * size);
-        let done = self.tree.extend(self.tree.ancestor(place, on_host), key, Tier::Host, &slots);
+        let at = self.tree.ancestor(place, on_host);
+        let known = self.tree.follow(at, key);
+        let digests = hit.keys.after(known.depth, self.tree.last_digest(known));
+        let done = self.tree.extend_from(at, known, key, Tier::Host, &slots, digests);
+        self.stats.hashed_pages += done.hashed as u64;
         debug_assert!(done.duplicates.is_empty(), "pages after the host's last one are not on the host");
         self.host.place(&slots);
         let start = if hit.stored.is_empty() { on_host } else { hit.stored.start };

@@ -8,7 +8,7 @@ use super::strand::Strand;
 use super::walk::{Place, child_hash};
 use crate::hash::{self, Digest, Namespace};
 use crate::ids::{Slot, Tier};
-use crate::page::{Tokens, make_room, shorten};
+use crate::page::{Tokens, shorten};
 
 /// What an extension did with the slots it was given.
 #[derive(Debug, PartialEq, Eq)]
@@ -23,6 +23,8 @@ pub struct Extended {
     pub duplicates: Vec<Slot>,
     /// Pages that the tree did not know in any tier before.
     pub new_pages: usize,
+    /// Pages of these whose digest was computed here.
+    pub hashed: usize,
 }
 
 impl Tree {
@@ -35,8 +37,8 @@ impl Tree {
         self.extend_from(at, self.follow(at, key), key, tier, given, &[])
     }
 
-    /// The same, when it is known that `key` is known as far as `to`. `digests` are those of its last
-    /// pages, where somebody has them already.
+    /// The same, when it is known that `key` is known as far as `to`. `digests` are those of the leading
+    /// pages behind that, where somebody has them already.
     pub fn extend_from(
         &mut self,
         at: Place,
@@ -61,19 +63,13 @@ impl Tree {
         self.settle(to, reach..to.depth, tier, &given[known..found]);
         // The rest of an edge that the key ends on was not used: it keeps its own place in the order.
         let mut place = self.split(to);
-        if found < given.len() {
+        let (new_pages, mut hashed) = (given.len() - found, 0);
+        if new_pages > 0 {
             let tail = key.from(found * self.page_size.tokens());
-            let new = given.len() - found;
-            place = self.append(
-                place,
-                tail,
-                tier,
-                &given[found..],
-                &digests[digests.len().saturating_sub(new)..],
-            );
+            (place, hashed) = self.append(place, tail, tier, &given[found..], digests);
         }
         self.touch(place);
-        Extended { place, slots, known, duplicates, new_pages: given.len() - found }
+        Extended { place, slots, known, duplicates, new_pages, hashed }
     }
 
     pub(super) fn make_root(&mut self, namespace: &Namespace) -> u32 {
@@ -96,7 +92,7 @@ impl Tree {
         }
     }
 
-    /// A new leaf after `at`, which must be the end of an edge.
+    /// A new leaf after `at`, which must be the end of an edge; and how many of its pages were hashed.
     fn append(
         &mut self,
         at: Place,
@@ -104,7 +100,7 @@ impl Tree {
         tier: Tier,
         slots: &[Slot],
         digests: &[Digest],
-    ) -> Place {
+    ) -> (Place, usize) {
         let strand = self.strand_for(at, tail);
         #[expect(clippy::cast_possible_truncation, reason = "a path has fewer than 2^32 pages")]
         let end = at.depth + slots.len() as u32;
@@ -117,7 +113,7 @@ impl Tree {
         let key_hash = child_hash(at.node, self.first_page(node));
         self.arena[node].key_hash = key_hash;
         self.enter(node);
-        self.hash_new(at, strand, digests);
+        let hashed = self.hash_new(at, strand, digests);
         self.print(strand, at);
         let parent = &mut self.arena[at.node];
         parent.children += 1;
@@ -126,7 +122,7 @@ impl Tree {
         let first = (at.depth - self.strands[strand].start) as usize * self.page_size.tokens();
         self.decisions.word(tokens.from(first).mix(key_hash));
         self.adopt_new(node, tier, slots);
-        Place { node, depth: end }
+        (Place { node, depth: end }, hashed)
     }
 
     /// Where new pages go: behind what they continue, in one piece of memory if that may grow.
@@ -138,22 +134,23 @@ impl Tree {
         self.strands.insert(Strand::new(at.depth, tail))
     }
 
-    /// Digests for the pages of a strand that follow `at`, unless they are given.
-    fn hash_new(&mut self, at: Place, index: u32, given: &[Digest]) {
+    /// Digests for the pages of a strand that follow `at`: the leading ones as given, the others computed.
+    /// Returns how many these are.
+    fn hash_new(&mut self, at: Place, index: u32, given: &[Digest]) -> usize {
         if !self.hashing {
-            return;
+            return 0;
         }
         let strand = &self.strands[index];
         let first = (at.depth - strand.start) as usize;
         let tokens = strand.tokens.view().from(first * self.page_size.tokens());
-        let new = if given.len() == self.page_size.pages(tokens.len()) {
-            given.to_vec()
-        } else {
-            hash::chain(self.last_digest(at), tokens, self.page_size)
-        };
+        let given = &given[..given.len().min(self.page_size.pages(tokens.len()))];
+        let prior = given.last().copied().or_else(|| self.last_digest(at));
+        let others = hash::chain(prior, tokens.from(given.len() * self.page_size.tokens()), self.page_size);
         let digests = &mut self.strands[index].digests;
-        make_room(digests, new.len());
-        digests.extend(new);
+        Strand::make_room(digests, given.len() + others.len(), self.page_size);
+        digests.extend_from_slice(given);
+        digests.extend_from_slice(&others);
+        others.len()
     }
 
     /// Splits an edge at `at`, if that is inside it. The head gets a new name, the tail keeps its own.
@@ -279,13 +276,10 @@ impl Tree {
     }
 
     fn enter(&mut self, index: u32) {
-        let arena = &self.arena;
-        self.children.insert_unique(arena[index].key_hash, index, |&node| arena[node].key_hash);
+        self.children.insert(self.arena[index].key_hash, index);
     }
 
     fn leave(&mut self, index: u32) {
-        if let Ok(entry) = self.children.find_entry(self.arena[index].key_hash, |&node| node == index) {
-            entry.remove();
-        }
+        self.children.remove(self.arena[index].key_hash, index);
     }
 }

@@ -12,6 +12,7 @@
 //! | `node` | one edge of whole pages; the arena that owns all nodes |
 //! | `strand` | what the edges of a history hold, in one piece of memory |
 //! | `recency` | per tier, intrusive lists of nodes in order of use |
+//! | `children` | the table of nodes by parent and first page |
 //! | `pin` | places that must or should stay, as positions that follow every change of shape |
 //! | `walk` | from tokens to a place, and from a place to its slots |
 //! | `edit` | extend, split, remove |
@@ -26,6 +27,7 @@
 mod check;
 #[cfg(test)]
 mod check_tests;
+mod children;
 mod component;
 mod decisions;
 mod edit;
@@ -47,8 +49,9 @@ pub use walk::{Found, Place};
 
 use crate::hash::Namespace;
 use crate::page::PageSize;
+use children::Children;
 use foldhash::fast::FixedState;
-use hashbrown::{HashMap, HashTable};
+use hashbrown::HashMap;
 use node::Arena;
 use pin::Pins;
 use recency::Recency;
@@ -62,8 +65,8 @@ pub struct Tree {
     hashing: bool,
     arena: Arena,
     strands: Strands,
-    /// Child nodes by (parent, first page). Never iterated: the order of a table must not decide anything.
-    children: HashTable<u32>,
+    /// Child nodes by (parent, first page).
+    children: Children,
     roots: HashMap<Namespace, u32, FixedState>,
     recency: Recency,
     pins: Pins,
@@ -90,7 +93,7 @@ impl Tree {
             hashing,
             arena: Arena::default(),
             strands: Strands::default(),
-            children: HashTable::new(),
+            children: Children::new(),
             roots: HashMap::with_hasher(FixedState::default()),
             recency: Recency::new(components.len()),
             pins: Pins::default(),

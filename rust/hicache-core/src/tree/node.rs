@@ -12,6 +12,7 @@ use super::component::Part;
 use super::recency::Order;
 use crate::hash::Namespace;
 use crate::ids::NodeId;
+use crate::segments::Segments;
 
 /// No node.
 pub(super) const NIL: u32 = u32::MAX;
@@ -110,24 +111,21 @@ struct Entry {
 /// All nodes. A freed index is used again under a new generation.
 #[derive(Debug, Default)]
 pub(super) struct Arena {
-    entries: Vec<Entry>,
+    entries: Segments<Entry>,
     free: Vec<u32>,
 }
 
 impl Arena {
     pub fn insert(&mut self, node: Node) -> u32 {
         if let Some(index) = self.free.pop() {
-            self.entries[index as usize].node = Some(node);
+            self.entries[index].node = Some(node);
             return index;
         }
-        #[expect(clippy::cast_possible_truncation, reason = "2^32 nodes would not fit in memory")]
-        let index = self.entries.len() as u32;
-        self.entries.push(Entry { generation: 0, node: Some(node) });
-        index
+        self.entries.push(Entry { generation: 0, node: Some(node) })
     }
 
     pub fn remove(&mut self, index: u32) -> Option<Node> {
-        let entry = &mut self.entries[index as usize];
+        let entry = &mut self.entries[index];
         let node = entry.node.take();
         if node.is_some() {
             entry.generation = entry.generation.wrapping_add(1);
@@ -137,23 +135,23 @@ impl Arena {
     }
 
     pub fn id(&self, index: u32) -> NodeId {
-        NodeId { index, generation: self.entries[index as usize].generation }
+        NodeId { index, generation: self.entries[index].generation }
     }
 
     /// The index of a node that still lives under this id.
     pub fn alive(&self, id: NodeId) -> Option<u32> {
-        let entry = self.entries.get(id.index as usize)?;
+        let entry = self.entries.get(id.index)?;
         (entry.generation == id.generation && entry.node.is_some()).then_some(id.index)
     }
 
     pub fn holds(&self, index: u32) -> bool {
-        self.entries.get(index as usize).is_some_and(|entry| entry.node.is_some())
+        self.entries.get(index).is_some_and(|entry| entry.node.is_some())
     }
 
     /// The node's only child, if that is the one that came last.
     pub fn only_child(&self, index: u32) -> Option<u32> {
         let node = &self[index];
-        let heir = self.entries.get(node.heir as usize).filter(|_| node.children == 1)?.node.as_ref()?;
+        let heir = self.entries.get(node.heir).filter(|_| node.children == 1)?.node.as_ref()?;
         (heir.parent == index).then_some(node.heir)
     }
 
@@ -162,7 +160,7 @@ impl Arena {
     }
 
     pub fn iter(&self) -> impl Iterator<Item = (u32, &Node)> {
-        (0u32..).zip(&self.entries).filter_map(|(index, entry)| Some((index, entry.node.as_ref()?)))
+        (0u32..).zip(self.entries.iter()).filter_map(|(index, entry)| Some((index, entry.node.as_ref()?)))
     }
 }
 
@@ -170,13 +168,13 @@ impl std::ops::Index<u32> for Arena {
     type Output = Node;
     #[expect(clippy::expect_used, reason = "a dangling index is a bug: T1")]
     fn index(&self, index: u32) -> &Node {
-        self.entries[index as usize].node.as_ref().expect("T1: index of a removed node")
+        self.entries[index].node.as_ref().expect("T1: index of a removed node")
     }
 }
 
 impl std::ops::IndexMut<u32> for Arena {
     #[expect(clippy::expect_used, reason = "a dangling index is a bug: T1")]
     fn index_mut(&mut self, index: u32) -> &mut Node {
-        self.entries[index as usize].node.as_mut().expect("T1: index of a removed node")
+        self.entries[index].node.as_mut().expect("T1: index of a removed node")
     }
 }

@@ -3,9 +3,9 @@
 use super::Tree;
 use super::decisions::{Decision, full};
 use super::recency::Class;
+use super::strand::Strand;
 use super::walk::Place;
 use crate::ids::{Slot, Tier};
-use crate::page::make_room;
 
 impl Tree {
     /// Gives the pages of the path to `end` that follow the ones on the host a slot there each, as far
@@ -78,7 +78,7 @@ impl Tree {
         if reach == node.start {
             self.arena[parent].resident_children[tier as usize] += 1;
         }
-        make_room(&mut strand.slots[tier as usize], slots.len());
+        Strand::make_room(&mut strand.slots[tier as usize], slots.len(), self.page_size);
         strand.slots[tier as usize].extend_from_slice(slots);
         self.decisions.word(key_hash);
         self.decisions.fold(Decision::Placed, reach, full(tier), slots);

@@ -15,10 +15,11 @@
 use super::node::NIL;
 use crate::hash::Digest;
 use crate::ids::{Slot, Tier};
-use crate::page::{OwnedTokens, PageSize, Tokens, shorten};
+use crate::page::{OwnedTokens, PageSize, Tokens, make_room, shorten};
+use crate::segments::Segments;
 
 /// Words from which on a strand isn't continued: growing may copy it.
-const LONG: usize = 1 << 14;
+const LONG: usize = 1 << 13;
 
 #[derive(Debug)]
 pub(super) struct Strand {
@@ -70,7 +71,12 @@ impl Strand {
 
     /// Continues it with more tokens, if that is to be.
     pub fn push(&mut self, tail: Tokens<'_>) -> bool {
-        self.tokens.len() + tail.len() <= LONG && self.tokens.push(tail)
+        self.tokens.len() + tail.len() <= LONG && self.tokens.push(tail, LONG)
+    }
+
+    /// Makes room for what a page has besides its tokens.
+    pub fn make_room<T>(items: &mut Vec<T>, more: usize, page_size: PageSize) {
+        make_room(items, more, page_size.pages(LONG));
     }
 
     /// Forgets what is behind a page that lives nowhere any more.
@@ -85,43 +91,40 @@ impl Strand {
 /// All strands, by number. A freed number is used again.
 #[derive(Debug, Default)]
 pub(super) struct Strands {
-    entries: Vec<Strand>,
+    entries: Segments<Strand>,
     free: Vec<u32>,
 }
 
 impl Strands {
     pub fn insert(&mut self, strand: Strand) -> u32 {
         if let Some(index) = self.free.pop() {
-            self.entries[index as usize] = strand;
+            self.entries[index] = strand;
             return index;
         }
-        self.entries.push(strand);
-        #[expect(clippy::cast_possible_truncation, reason = "no more strands than nodes")]
-        let index = (self.entries.len() - 1) as u32;
-        index
+        self.entries.push(strand)
     }
 
     /// Frees a number; the strand's memory is freed too.
     pub fn remove(&mut self, index: u32) {
-        self.entries[index as usize] = Strand::new(0, Tokens::EMPTY);
+        self.entries[index] = Strand::new(0, Tokens::EMPTY);
         self.free.push(index);
     }
 
     /// Those in use.
     pub fn iter(&self) -> impl Iterator<Item = (u32, &Strand)> {
-        (0u32..).zip(&self.entries).filter(|(_, strand)| !strand.edges.is_empty())
+        (0u32..).zip(self.entries.iter()).filter(|(_, strand)| !strand.edges.is_empty())
     }
 }
 
 impl std::ops::Index<u32> for Strands {
     type Output = Strand;
     fn index(&self, index: u32) -> &Strand {
-        &self.entries[index as usize]
+        &self.entries[index]
     }
 }
 
 impl std::ops::IndexMut<u32> for Strands {
     fn index_mut(&mut self, index: u32) -> &mut Strand {
-        &mut self.entries[index as usize]
+        &mut self.entries[index]
     }
 }

@@ -228,11 +228,10 @@ impl Tree {
     }
 
     pub(super) fn child(&self, parent: u32, page: Tokens<'_>) -> Option<u32> {
-        let found = self.children.find(child_hash(parent, page), |&node| {
+        self.children.find(child_hash(parent, page), |node| {
             let node = &self.arena[node];
             node.parent == parent && self.same_pages(&self.strands[node.strand], node.start, page, 0) == 1
-        });
-        found.copied()
+        })
     }
 
     /// The first page of a node's edge.
@@ -252,11 +251,10 @@ impl Tree {
             return Some(only);
         }
         let hash = child_hash(parent, self.page(key, page));
-        let found = self.children.find(hash, |&node| {
+        self.children.find(hash, |node| {
             let node = &self.arena[node];
             node.parent == parent && node.key_hash == hash
-        });
-        found.copied()
+        })
     }
 }
 
