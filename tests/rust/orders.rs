@@ -7,7 +7,7 @@ use common::Seeded;
 use common::parts::Parts;
 use common::rig::{Rig, Shape};
 use hicache_core::ids::Tier;
-use hicache_core::tree::Component;
+use hicache_core::tree::{Component, Hold};
 
 const KIND: [Component; 2] = [Component::Swa { window: 2 }, Component::State];
 /// FULL's own order, the windows' and the checkpoints'.
@@ -154,6 +154,31 @@ fn windows_that_no_end_needs_leave_first() {
                 assert_eq!(parts.find(&long).usable, u32::try_from(long.len()).unwrap());
                 assert_eq!(parts.find(&other).usable, window + 1, "the colder chat is whole too");
             }
+        }
+    }
+}
+
+/// The same where all of a long prompt came with its windows at once: what its end doesn't need leaves before
+/// what a colder chat does, and a pin at its end holds no more than that.
+#[test]
+fn a_long_prompt_keeps_and_holds_no_more_than_its_last_window() {
+    for (tier, hold) in Tier::ALL.into_iter().zip([Hold::Device, Hold::Host]) {
+        for (window, pinned) in (1..=4_u32).flat_map(|window| [false, true].map(|pinned| (window, pinned))) {
+            let mut parts = Parts::new(1, &[Component::Swa { window }]);
+            let long: Vec<i32> = (1..=20).collect();
+            let end = parts.extend(tier, &long);
+            assert_eq!(parts.attach(0, tier, end, 0..20), 20);
+            let other: Vec<i32> = (501..502 + window.cast_signed()).collect();
+            parts.request(tier, &other);
+            let found = parts.find(&long);
+            parts.tree.touch_matched(found.place);
+            let pin = pinned.then(|| parts.tree.pin(found.place, hold));
+            let spare = 20 - window as usize - 1;
+            assert_eq!(parts.evict(Some(0), tier, spare), spare);
+            assert_eq!((parts.find(&long).usable, parts.find(&other).usable), (20, window + 1));
+            assert_eq!(parts.tree.resident(tier), 20 + other.len(), "and no KV goes for it");
+            pin.into_iter().for_each(|pin| parts.tree.unpin(pin));
+            parts.emptied();
         }
     }
 }
