@@ -67,7 +67,8 @@ CASES ?= 1000
 .PHONY: fuzz
 fuzz: ## property tests of the whole index beside their models, ten million operations (CASES=1000: 4 minutes of a core)
 	@echo "==> property tests, $(CASES) cases"
-	@PROPTEST_CASES=$(CASES) cargo test --test model --test components --test twins --test in_flight --test ranks
+	@PROPTEST_CASES=$(CASES) cargo test --test model --test components --test eviction \
+	    --test twins --test in_flight --test ranks
 
 .PHONY: format
 format: $(DONE)/dev ## write Rust and Python in the project's format

@@ -41,6 +41,7 @@ class Cache:
         device_slots: int,
         engine_owns_slots: bool,
         host_slots: int,
+        eviction: str,
         layout: str,
         storage: str | None,
         identity: list[tuple[str, str]],

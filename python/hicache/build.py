@@ -49,6 +49,7 @@ def core(
         device_slots=slots,
         engine_owns_slots=policies["slots"] == "engine",
         host_slots=host.slots(page_size, page_bytes, slots) if host else 0,
+        eviction=policies["eviction"],
         layout=host.layout if host else "page_unified",
         storage=url,
         identity=[*fields, ("keys", policies["keys"])]

@@ -65,8 +65,8 @@ class ModelIdentity:
         **fields: Any,
     ) -> ModelIdentity:
         """Computed from a model's configuration (RoPE settings included, JSON-like values) and its named
-        weights, of which name, shape, dtype and a sample of evenly spaced elements count. `ArgumentError` for a
-        value whose text is another one in each process."""
+        weights, of which name, shape, dtype and a sample of evenly spaced elements count.
+        `ArgumentError` for a value whose text is another one in each process."""
         plain = json.dumps(config, sort_keys=True, default=_plain)
         digest = hashlib.sha256()
         for name, tensor in sorted(weights, key=lambda item: item[0]):

@@ -137,6 +137,7 @@ fn a_cache_over_plain_memory_moves_all_pools() {
             device_slots: 4,
             engine_owns_slots: false,
             host_slots: 4,
+            eviction: "lru".into(),
             layout: kind,
             io_threads: 1,
             write_queue: 4,

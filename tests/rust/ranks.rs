@@ -147,7 +147,7 @@ impl Pair {
         if let Some(slots) = self.both(|rig, _| rig.cache.allocate(pages).unwrap()) {
             let rest = Tokens::I32(&tokens[known * size..known * size + pages * size]);
             let done = self.both(|rig, at| rig.cache.insert(hit[at], rest, &slots).unwrap());
-            self.both(|rig, _| rig.cache.free(&done.duplicates).unwrap());
+            self.both(|rig, _| rig.cache.free(&slots[..done.duplicates]).unwrap());
         }
     }
 

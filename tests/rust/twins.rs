@@ -69,7 +69,7 @@ fn apply(
     let answer = match op {
         0..=3 => {
             let done = tree.extend(root, Tokens::I64(&tokens), Tier::Device, &slots);
-            [number(&done.slots), number(&done.duplicates), vec![done.new_pages]].concat()
+            [number(&done.slots), number(&done.duplicates(&slots)), vec![done.new_pages]].concat()
         }
         4 => {
             let end = tree.walk(root, Tokens::I64(&tokens)).place;

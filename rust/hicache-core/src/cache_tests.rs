@@ -37,6 +37,7 @@ fn cache() -> (HiCache, HitId) {
         device_slots: 8,
         engine_owns_slots: false,
         host_slots: 8,
+        eviction: "lru".into(),
         layout: LayoutKind::PageUnified,
         identity: Fingerprint::of(&[], page_size, &[]),
         io_threads: 1,

@@ -2,6 +2,7 @@
 
 use crate::hash::Digest;
 use crate::page::{OwnedTokens, PageSize, Tokens};
+use crate::policy::Request;
 use crate::tree::PinId;
 use std::ops::Range;
 use std::sync::Arc;
@@ -10,6 +11,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// One request's hit.
 #[derive(Debug)]
 pub(crate) struct Hit {
+    /// What the eviction policy is told at its end.
+    pub request: Request,
     /// Soft until loaded, then on the device.
     pub pin: PinId,
     /// While waiting: soft too, where the pages of the tier end that holds less of the path.

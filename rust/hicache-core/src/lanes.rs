@@ -4,6 +4,7 @@
 //! so that a call costs little more than reading the key. On error: nothing here fails.
 #![expect(clippy::inline_always, reason = "what isn't inlined is compiled for the oldest machine")]
 
+use crate::ids::Slot;
 use multiversion::multiversion;
 
 /// Tokens that are compared between two looks at the result.
@@ -83,6 +84,17 @@ fn equal_runs<A: Against<B>, B: Copy, const N: usize>(tokens: &[A], stored: &[B]
         differs == A::Bits::default()
     });
     equal.count()
+}
+
+/// Whether numbers follow one another.
+#[multiversion(targets("x86_64+avx2"))]
+pub(crate) fn in_a_row(slots: &[Slot]) -> bool {
+    let Some(first) = slots.first().map(|slot| slot.0) else { return false };
+    let mut strides = slots.chunks(STRIDE).zip((0_u32..).step_by(STRIDE));
+    strides.all(|(stride, before)| {
+        let expected = stride.iter().zip((0_u32..).map(|at| first.wrapping_add(before + at)));
+        expected.fold(0, |differs, (slot, number)| differs | (slot.0 ^ number)) == 0
+    })
 }
 
 /// All tokens laid over each other: its highest bit tells whether one is negative, its upper half whether

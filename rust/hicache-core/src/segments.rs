@@ -43,6 +43,10 @@ impl<T> Segments<T> {
         self.segments.get((at >> BITS) as usize)?.get(at as usize % SEGMENT)
     }
 
+    pub fn get_mut(&mut self, at: u32) -> Option<&mut T> {
+        self.segments.get_mut((at >> BITS) as usize)?.get_mut(at as usize % SEGMENT)
+    }
+
     /// In order.
     pub fn iter(&self) -> impl Iterator<Item = &T> {
         self.segments.iter().flatten()

@@ -7,7 +7,7 @@ use crate::errors::{OrRaise, raise};
 use crate::load::{Load, seconds};
 use crate::process::Origin;
 use crate::reader::Reader;
-use crate::tokens::{TokenBuffer, slot_bytes, slots};
+use crate::tokens::{SlotBuffer, TokenBuffer, slot_bytes, slots};
 use hicache_core::assemble::DevicePlane;
 use hicache_core::hash::Namespace;
 use hicache_core::identity::Fingerprint;
@@ -64,8 +64,8 @@ impl Drop for Cache {
 #[pymethods]
 impl Cache {
     #[new]
-    #[pyo3(signature = (*, page_size, bigrams, pools, keep, device_slots, engine_owns_slots, host_slots, layout,
-        storage, identity, io_threads, write_queue, prefetch_deadline, store_deadline, prefetch_threshold))]
+    #[pyo3(signature = (*, page_size, bigrams, pools, keep, device_slots, engine_owns_slots, host_slots, eviction,
+        layout, storage, identity, io_threads, write_queue, prefetch_deadline, store_deadline, prefetch_threshold))]
     #[allow(
         clippy::too_many_arguments,
         clippy::needless_pass_by_value,
@@ -80,6 +80,7 @@ impl Cache {
         device_slots: u32,
         engine_owns_slots: bool,
         host_slots: u32,
+        eviction: String,
         layout: &str,
         storage: Option<&str>,
         identity: Vec<(String, String)>,
@@ -105,6 +106,7 @@ impl Cache {
             device_slots,
             engine_owns_slots,
             host_slots,
+            eviction,
             layout: layout.parse().or_raise(py)?,
             identity,
             io_threads,
@@ -163,7 +165,7 @@ impl Cache {
         let given = given.map(|given| slots(given, "slots")).transpose()?;
         let hits: Vec<HitId> = hits.into_iter().map(HitId).collect();
         let core = self.core(py)?;
-        let loaded = core.load(&hits, given.as_deref()).or_raise(py)?;
+        let loaded = core.load(&hits, given.as_ref().map(SlotBuffer::get)).or_raise(py)?;
         let progress = Arc::clone(core.progress(Direction::In));
         Ok((Load::new(loaded.ticket, progress), slot_bytes(py, &loaded.unused)))
     }
@@ -182,13 +184,14 @@ impl Cache {
     ) -> PyResult<(u32, Bound<'py, PyByteArray>, Bound<'py, PyByteArray>)> {
         let buffer = TokenBuffer::get(tokens, "tokens")?;
         let given = slots(given, "slots")?;
-        let done = self.core(py)?.insert(HitId(hit), buffer.view(), &given).or_raise(py)?;
-        Ok((done.depth, slot_bytes(py, &done.slots), slot_bytes(py, &done.duplicates)))
+        let given = given.get();
+        let done = self.core(py)?.insert(HitId(hit), buffer.view(), given).or_raise(py)?;
+        Ok((done.depth, slot_bytes(py, &done.slots), slot_bytes(py, &given[..done.duplicates])))
     }
 
     fn free(&mut self, py: Python<'_>, given: &Bound<'_, PyAny>) -> PyResult<()> {
         let given = slots(given, "slots")?;
-        self.core(py)?.free(&given).or_raise(py)
+        self.core(py)?.free(given.get()).or_raise(py)
     }
 
     fn backup(&mut self, py: Python<'_>, hit: u64) -> PyResult<usize> {

@@ -77,13 +77,37 @@ fn slice<T: Element>(buffer: &PyBuffer<T>) -> &[T] {
     }
 }
 
-/// Slots from an int32/int64 buffer.
-pub fn slots(value: &Bound<'_, PyAny>, argument: &'static str) -> PyResult<Vec<Slot>> {
+/// Slots from an int32/int64 buffer: read in place where they are int32.
+pub enum SlotBuffer {
+    InPlace(TokenBuffer),
+    Copied(Vec<Slot>),
+}
+
+impl SlotBuffer {
+    pub fn get(&self) -> &[Slot] {
+        match self {
+            Self::InPlace(buffer) => match buffer.view() {
+                // SAFETY: a slot is a transparent u32, and `slots` saw that none is negative.
+                #[allow(unsafe_code)]
+                Tokens::I32(numbers) => unsafe {
+                    std::slice::from_raw_parts(numbers.as_ptr().cast(), numbers.len())
+                },
+                _ => &[],
+            },
+            Self::Copied(slots) => slots,
+        }
+    }
+}
+
+pub fn slots(value: &Bound<'_, PyAny>, argument: &'static str) -> PyResult<SlotBuffer> {
     let buffer = TokenBuffer::get(value, argument)?;
     let numbers = buffer.view();
+    if let (Tokens::I32(_), true) = (numbers, numbers.is_narrow()) {
+        return Ok(SlotBuffer::InPlace(buffer));
+    }
     // Narrow, as tokens are; a negative number is as wide as can be.
     if let Some(slots) = numbers.narrow() {
-        return Ok(slots.into_iter().map(Slot).collect());
+        return Ok(SlotBuffer::Copied(slots.into_iter().map(Slot).collect()));
     }
     let mut wrong = None;
     numbers.for_each(|slot| wrong = wrong.or((slot >> 32 != 0).then_some(slot.cast_signed())));

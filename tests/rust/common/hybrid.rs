@@ -87,7 +87,7 @@ impl Model {
         let pages = key.len() / self.size;
         let slots = self.pools.take(None, Tier::Device, pages);
         let done = self.tree.extend(root, Tokens::I32(key), Tier::Device, &slots);
-        self.pools.give(None, Tier::Device, &done.duplicates);
+        self.pools.give(None, Tier::Device, &done.duplicates(&slots));
         for n in 1..=pages {
             let parts = vec![[None; 2]; self.tree.components().len()];
             let page =

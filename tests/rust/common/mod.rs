@@ -3,10 +3,12 @@
 
 pub mod bench;
 pub mod copier;
+pub mod drive;
 pub mod hybrid;
 pub mod memory;
 pub mod naive;
 pub mod parts;
+pub mod policies;
 pub mod pools;
 pub mod rig;
 pub mod side;

@@ -55,7 +55,7 @@ impl Parts {
         let slots = self.pools.take(None, tier, pages.len());
         let tokens = tokens(self.size, pages);
         let done = self.tree.extend(root, Tokens::I32(&tokens), tier, &slots);
-        self.pools.give(None, tier, &done.duplicates);
+        self.pools.give(None, tier, &done.duplicates(&slots));
         self.check();
         done.place
     }

@@ -4,10 +4,8 @@
 
 use crate::error::{Result, argument};
 use crate::ids::Slot;
+use crate::lanes;
 use std::ops::Range;
-
-/// Slots that are looked at before the next decision.
-const STRIDE: usize = 64;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
@@ -135,16 +133,10 @@ impl SlotPool {
 /// Where slots in a row are, if these are.
 fn row(slots: &[Slot]) -> Option<Range<usize>> {
     let first = slots.first()?.0 as usize;
-    // Strides without a branch for each slot.
-    let follows = |(at, stride): (usize, &[Slot])| {
-        let expected = first + at * STRIDE..;
-        stride.iter().zip(expected).filter(|(slot, expected)| slot.0 as usize != *expected).count() == 0
-    };
-    let in_a_row = slots.chunks(STRIDE).enumerate().all(follows);
-    in_a_row.then(|| first..first + slots.len())
+    lanes::in_a_row(slots).then(|| first..first + slots.len())
 }
 
 /// Without a branch for each.
 fn all(states: &[State], state: State) -> bool {
-    states.iter().filter(|&&is| is != state).count() == 0
+    states.iter().fold(0, |differs, &is| differs | (is as u8 ^ state as u8)) == 0
 }

@@ -5,6 +5,7 @@ use crate::error::{Error, Result, argument};
 use crate::ids::{HitId, Slot, Tier};
 use crate::key::Key;
 use crate::page::Tokens;
+use crate::policy::{Moment, Request, tick};
 
 /// What became of the inserted pages.
 #[derive(Debug, PartialEq, Eq)]
@@ -13,8 +14,8 @@ pub struct Inserted {
     pub depth: u32,
     /// The tree's device slots for the inserted pages: the page table must name these.
     pub slots: Vec<Slot>,
-    /// Given slots that the tree did not adopt: the caller's to give back.
-    pub duplicates: Vec<Slot>,
+    /// So many of the given slots, the first ones, were not adopted: they are the caller's to give back.
+    pub duplicates: usize,
 }
 
 impl HiCache {
@@ -57,12 +58,20 @@ impl HiCache {
         self.stats.hashed_pages += done.hashed as u64;
         self.device.place(&given[done.known..]);
         let hit = self.hits.get_mut(&id).ok_or(Error::Hit("was released"))?;
+        if pages > 0 {
+            #[expect(clippy::cast_possible_truncation, reason = "a path has fewer than 2^32 pages")]
+            let new_pages = done.new_pages as u32;
+            hit.request.new_pages += new_pages;
+            let tick = tick(self.now);
+            let request = Request { tick, moment: Moment::Inserted, new_pages, ..hit.request };
+            self.tree.tell(request, place.depth..done.place.depth, done.place);
+        }
         let pin = std::mem::replace(&mut hit.pin, self.tree.pin(done.place, crate::tree::Hold::Device));
         self.tree.unpin(pin);
         self.stats.inserted_pages += done.new_pages as u64;
         // Write-through: a page is backed up when it enters.
         self.back_up_path(done.place);
         self.act();
-        Ok(Inserted { depth: done.place.depth, slots: done.slots, duplicates: done.duplicates })
+        Ok(Inserted { depth: done.place.depth, slots: done.slots, duplicates: done.known })
     }
 }

@@ -118,7 +118,7 @@ impl HiCache {
         let digests = hit.keys.after(known.depth, self.tree.last_digest(known));
         let done = self.tree.extend_from(at, known, key, Tier::Host, &slots, digests);
         self.stats.hashed_pages += done.hashed as u64;
-        debug_assert!(done.duplicates.is_empty(), "pages after the host's last one are not on the host");
+        debug_assert!(done.known == 0, "pages after the host's last one are not on the host");
         self.host.place(&slots);
         let start = if hit.stored.is_empty() { on_host } else { hit.stored.start };
         hit.stored = start..done.place.depth;

@@ -5,11 +5,12 @@
 use super::Tree;
 use super::node::NIL;
 use super::pin::Hold;
-use super::recency::{Class, Recency};
+use super::print::next_print;
 use super::walk::child_hash;
 use crate::error::{Error, Result};
 use crate::hash;
 use crate::ids::{Slot, Tier};
+use crate::policy::Order;
 use hashbrown::{HashMap, HashSet};
 
 impl Tree {
@@ -20,7 +21,7 @@ impl Tree {
             .and_then(|()| self.check_links())
             .and_then(|()| self.check_edges())
             .and_then(|()| self.check_prefixes())?;
-        self.check_slots().and_then(|()| self.check_recency())?;
+        self.check_slots().and_then(|()| self.check_leaving())?;
         self.check_pins().and_then(|()| self.check_digests()).and_then(|()| self.check_roots())?;
         self.check_parts()
     }
@@ -100,38 +101,27 @@ impl Tree {
         Ok(())
     }
 
-    /// T5: lists are whole, and every leaf that may leave a tier is in one of that tier's.
-    fn check_recency(&self) -> Result<()> {
+    /// T5: the policy's books are whole, and every leaf that may leave a tier is known to it, or deferred.
+    fn check_leaving(&self) -> Result<()> {
         for tier in Tier::ALL {
-            let mut listed: HashMap<u32, u8> = HashMap::new();
-            for class in Class::ALL {
-                let order = self.recency.order(&self.arena, tier, class);
-                ensure(
-                    order.last().copied() == self.recency.oldest(tier, class),
-                    "T5",
-                    NIL,
-                    "a list is torn",
-                )?;
-                for node in order {
-                    let other = listed.insert(node, 1 + class as u8);
-                    ensure(other.is_none(), "T5", node, "it is listed twice")?;
-                }
+            let mut known: HashSet<u32> = HashSet::new();
+            for node in self.known_leaves(tier, "T5")? {
+                ensure(known.insert(node), "T5", node, "it is known twice")?;
+                let there = self.arena.holds(node) && self.pages_in(node, tier) > 0;
+                ensure(there, "T5", node, "it is known where it has no pages")?;
             }
             for (index, node) in self.arena.iter() {
-                let list = listed.get(&index).copied().unwrap_or(0);
-                ensure(node.links[tier as usize].list == list, "T5", index, "its link names another list")?;
                 let leaf = !node.is_root() && node.resident_children[tier as usize] == 0;
-                if leaf && self.pages_in(index, tier) > self.floor(tier, index) {
-                    ensure(
-                        Recency::contains(&self.arena, tier, index),
-                        "T5",
-                        index,
-                        "nobody would evict it",
-                    )?;
-                }
+                let may_leave = leaf && self.pages_in(index, tier) > self.floor(tier, index);
+                ensure(!may_leave || known.contains(&index), "T5", index, "nobody would evict it")?;
             }
         }
         Ok(())
+    }
+
+    /// What the policy may name, and what is deferred, in an order.
+    pub(super) fn known_leaves(&self, order: impl Into<Order>, invariant: &str) -> Result<Vec<u32>> {
+        self.leaving.check(order).map_err(|what| Error::Invariant(format!("{invariant}: the policy: {what}")))
     }
 
     /// T6: a pin is on the edge that holds its last page, and a hard one's pages are in its tier.
@@ -155,9 +145,10 @@ impl Tree {
         ensure(found == self.pins.len(), "T6", NIL, "a pin is on no node")
     }
 
-    /// T7: where the tree hashes, every page's digest continues the one before.
+    /// T7: where the tree hashes, every page's digest continues the one before; so do fingerprints.
     fn check_digests(&self) -> Result<()> {
         for (index, strand) in self.strands.iter() {
+            ensure(self.prints_follow(index), "T7", strand.last(), "its fingerprints are not its tokens'")?;
             if !self.hashing {
                 ensure(strand.digests.is_empty(), "T7", strand.last(), "it has digests")?;
                 continue;
@@ -167,6 +158,18 @@ impl Tree {
             ensure(strand.digests == digests, "T7", strand.last(), "its digests are not its tokens'")?;
         }
         Ok(())
+    }
+
+    fn prints_follow(&self, index: u32) -> bool {
+        let strand = &self.strands[index];
+        if !self.keeps_prints() {
+            return true;
+        }
+        let mut print = self.last_print(self.before(index));
+        strand.prints.iter().enumerate().all(|(page, &kept)| {
+            print = next_print(print, self.page(strand.tokens.view(), page));
+            kept == print
+        })
     }
 
     /// T8: a namespace has one root, which holds something or is held.
@@ -200,7 +203,7 @@ impl Tree {
             let pages = (at - strand.start) as usize;
             let tokens = strand.tokens.len() == pages * self.page_size.tokens();
             ensure(tokens, "T9", before, "tokens and pages of its strand differ")?;
-            let prints = strand.prints.len() == if self.changes.is_some() { pages } else { 0 };
+            let prints = strand.prints.len() == if self.keeps_prints() { pages } else { 0 };
             ensure(prints, "T9", before, "fingerprints and pages of its strand differ")?;
         }
         ensure(edges == self.arena.len(), "T9", NIL, "an edge is on no strand")

@@ -1,11 +1,11 @@
 //! Breaks each invariant on purpose and sees the checker object.
 
 use super::pin::Hold;
-use super::recency::Class;
 use super::{Place, Tree};
 use crate::hash::{Digest, Namespace};
 use crate::ids::{Slot, Tier};
 use crate::page::{PageSize, Tokens};
+use crate::policy::{Leaf, Why};
 
 /// Two requests that share two of four pages, on the device; the first of them on the host as well.
 fn tree() -> (Tree, Place) {
@@ -83,19 +83,24 @@ fn t4_slots() {
 }
 
 #[test]
-fn t5_recency() {
+fn t5_leaving() {
     let (mut t, place) = tree();
-    t.recency.unlink(&mut t.arena, Tier::Device, place.node);
+    t.leaving.withhold(Tier::Device, place.node);
     objects(&t, "T5");
 
+    // Known to the policy and deferred.
     let (mut t, place) = tree();
-    t.arena[place.node].links[0].list = 3;
+    t.leaving.defer(Tier::Device, place.node);
+    t.check().unwrap();
+    let leaf = Leaf { id: place.node, depth: place.depth, pages: &[] };
+    t.leaving.policy.offer(Tier::Device.into(), leaf, Why::Used);
     objects(&t, "T5");
 
+    // Known where it has no pages.
     let (mut t, _) = tree();
-    let oldest = t.recency.oldest(Tier::Device, Class::Normal).unwrap();
-    t.arena[oldest].links[0].prev = oldest;
-    t.arena[oldest].links[0].next = oldest;
+    let root = t.root(&Namespace::default());
+    let other = t.walk(root, Tokens::I32(&[1, 2, 3, 4, 9, 9, 9, 9])).place;
+    t.offer(Tier::Host, other.node, Why::Used);
     objects(&t, "T5");
 }
 
@@ -124,6 +129,12 @@ fn t6_pins() {
 fn t7_digests() {
     let (mut t, place) = tree();
     t.strand(place).digests[1] = Digest([7; 32]);
+    objects(&t, "T7");
+
+    let (mut t, place) = tree();
+    t.start_publishing();
+    t.check().unwrap();
+    t.strand(place).prints[1] ^= 8;
     objects(&t, "T7");
 }
 

@@ -3,12 +3,12 @@
 use super::Tree;
 use super::decisions::{Decision, full};
 use super::node::{NIL, Node};
-use super::recency::Class;
 use super::strand::Strand;
 use super::walk::{Place, child_hash};
 use crate::hash::{self, Digest, Namespace};
 use crate::ids::{Slot, Tier};
 use crate::page::{Tokens, shorten};
+use crate::policy::Why;
 
 /// What an extension did with the slots it was given.
 #[derive(Debug, PartialEq, Eq)]
@@ -19,19 +19,25 @@ pub struct Extended {
     pub slots: Vec<Slot>,
     /// Leading pages that lived in the tier already; the rest adopted their given slots.
     pub known: usize,
-    /// Given slots that were not adopted: the page had another one already.
-    pub duplicates: Vec<Slot>,
     /// Pages that the tree did not know in any tier before.
     pub new_pages: usize,
     /// Pages of these whose digest was computed here.
     pub hashed: usize,
 }
 
+impl Extended {
+    /// Those of the given slots that were not adopted: the page had another one already.
+    pub fn duplicates(&self, given: &[Slot]) -> Vec<Slot> {
+        let pairs = self.slots.iter().zip(&given[..self.known]);
+        pairs.filter(|(own, slot)| own != slot).map(|(_, &slot)| slot).collect()
+    }
+}
+
 impl Tree {
     /// Makes `key`'s whole pages after `at` resident in a tier, one given slot per page.
     ///
-    /// A page that lives there already keeps its slot, and the given one is reported as a duplicate
-    /// (unless it is the same one). The path to `at` must be resident in the tier.
+    /// A page that lives there already keeps its slot, and the given one is a duplicate (unless it is the
+    /// same one). The path to `at` must be resident in the tier.
     pub fn extend(&mut self, at: Place, key: Tokens<'_>, tier: Tier, given: &[Slot]) -> Extended {
         let key = key.range(0..given.len() * self.page_size.tokens());
         self.extend_from(at, self.follow(at, key), key, tier, given, &[])
@@ -51,14 +57,6 @@ impl Tree {
         let reach = self.resident_depth(to, tier).max(at.depth);
         let (known, found) = ((reach - at.depth) as usize, (to.depth - at.depth) as usize);
         let mut slots = self.slots(to, at.depth..reach, tier);
-        let named = &given[..known];
-        // Usually all are duplicates: found out first, without a branch for each.
-        let same = slots.iter().zip(named).fold(0, |same, (own, slot)| same + usize::from(own == slot));
-        let duplicates = if same == 0 {
-            named.to_vec()
-        } else {
-            slots.iter().zip(named).filter(|(own, slot)| own != slot).map(|(_, &slot)| slot).collect()
-        };
         slots.extend_from_slice(&given[known..]);
         self.settle(to, reach..to.depth, tier, &given[known..found]);
         // The rest of an edge that the key ends on was not used: it keeps its own place in the order.
@@ -69,7 +67,7 @@ impl Tree {
             (place, hashed) = self.append(place, tail, tier, &given[found..], digests);
         }
         self.touch(place);
-        Extended { place, slots, known, duplicates, new_pages, hashed }
+        Extended { place, slots, known, new_pages, hashed }
     }
 
     pub(super) fn make_root(&mut self, namespace: &Namespace) -> u32 {
@@ -106,6 +104,7 @@ impl Tree {
         let end = at.depth + slots.len() as u32;
         let mut leaf = Node::new(at.node, strand, at.depth, end);
         leaf.root = self.arena[at.node].root;
+        leaf.turn = self.next_turn(at);
         leaf.parts = vec![super::component::Part::default(); self.components.len()];
         let node = self.arena.insert(leaf);
         self.strands[strand].edges.push((end, node));
@@ -164,6 +163,7 @@ impl Tree {
         self.decisions.fold(Decision::Split, at.depth, 0, &[]);
         let mut head = Node::new(node.parent, node.strand, node.start, at.depth);
         (head.root, head.children, head.heir, head.key_hash) = (node.root, 1, index, node.key_hash);
+        head.turn = node.turn;
         let cut = (at.depth - node.start) as usize;
         let (strand, start) = (node.strand, node.start);
         for tier in Tier::ALL {
@@ -189,8 +189,9 @@ impl Tree {
             .reattach(&mut self.arena, index, |pin| (pin.depth <= at.depth).then_some((head, pin.depth)));
         for tier in Tier::ALL {
             // A tail that lives elsewhere only leaves its place in the order to the head.
-            if self.pages_in(index, tier) == 0 {
-                self.recency.replace(&mut self.arena, tier, index, head);
+            if self.pages_in(index, tier) == 0 && self.pages_in(head, tier) > 0 {
+                self.put_beside(tier, index, head);
+                self.leaving.withhold(tier, index);
             }
         }
         self.order_parts(head, index);
@@ -212,9 +213,9 @@ impl Tree {
         self.decisions.fold(Decision::Left, start, full(tier), &slots);
         self.note(index, keep..reach);
         let end = self.lived_to(index);
+        self.pages_left(tier, index, keep..reach, end);
         let parts = self.cut_parts(index, tier, (keep - start) as usize, (end - start) as usize);
         if keep == start {
-            self.recency.unlink(&mut self.arena, tier, index);
             self.child_left(parent, tier);
         }
         if end < self.arena[index].end {
@@ -248,13 +249,12 @@ impl Tree {
         self.pins.reattach(&mut self.arena, index, |pin| (pin.depth > end).then_some((index, end)));
     }
 
-    /// A node lost its last page in a tier: its parent may be a leaf now, older than all others.
+    /// A node lost its last page in a tier: its parent may be a leaf now.
     fn child_left(&mut self, parent: u32, tier: Tier) {
         let node = &mut self.arena[parent];
         node.resident_children[tier as usize] -= 1;
-        let leaf = node.resident_children[tier as usize] == 0 && node.links[tier as usize].list == 0;
-        if leaf && self.pages_in(parent, tier) > 0 {
-            self.recency.push_oldest(&mut self.arena, tier, Class::Old, parent);
+        if node.resident_children[tier as usize] == 0 && self.pages_in(parent, tier) > 0 {
+            self.offer(tier, parent, Why::Exposed);
         }
     }
 

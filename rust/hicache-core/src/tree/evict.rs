@@ -1,8 +1,7 @@
-//! Eviction: leaf first, least recently used first, from the tail, exactly as many pages as asked.
+//! Eviction: leaf first, in the policy's order, from the tail, exactly as many pages as asked.
 
 use super::Tree;
 use super::pin::Hold;
-use super::recency::Class;
 use crate::ids::{Slot, Tier};
 use hashbrown::HashMap;
 
@@ -24,9 +23,9 @@ impl Tree {
     pub fn evict(&mut self, tier: Tier, pages: usize) -> Evicted {
         let mut out = self.nothing_evicted();
         while out.slots.len() < pages {
-            let Some((class, node)) = self.recency.next_to_go(tier) else { break };
+            let Some((victim, deferred)) = self.leaving.next(tier) else { break };
             let wanted = u32::try_from(pages - out.slots.len()).unwrap_or(u32::MAX);
-            self.evict_from(tier, class, node, wanted, &mut out);
+            self.evict_from(tier, victim.leaf, deferred, wanted.min(victim.pages.max(1)), &mut out);
         }
         out
     }
@@ -59,19 +58,19 @@ impl Tree {
     }
 
     /// Takes what it can from one node's tail, or takes the node out of the question.
-    fn evict_from(&mut self, tier: Tier, class: Class, node: u32, wanted: u32, out: &mut Evicted) {
+    fn evict_from(&mut self, tier: Tier, node: u32, deferred: bool, wanted: u32, out: &mut Evicted) {
         let resident = self.pages_in(node, tier);
         let leaf = self.arena[node].resident_children[tier as usize] == 0;
         let floor = self.floor(tier, node);
         if !leaf || resident <= floor {
             // Comes back when its last child leaves or its last hard pin goes.
-            self.recency.unlink(&mut self.arena, tier, node);
+            self.leaving.withhold(tier, node);
             return;
         }
-        let soft = if class == Class::Soft { 0 } else { self.soft_floor(node) };
+        let soft = if deferred { 0 } else { self.soft_floor(node) };
         let free = resident - floor.max(soft).min(resident);
         if free == 0 {
-            self.recency.push_newest(&mut self.arena, tier, Class::Soft, node);
+            self.leaving.defer(tier, node);
             return;
         }
         self.take(tier, node, free.min(wanted), out);

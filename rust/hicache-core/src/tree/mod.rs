@@ -11,8 +11,9 @@
 //! |---|---|
 //! | `node` | one edge of whole pages; the arena that owns all nodes |
 //! | `strand` | what the edges of a history hold, in one piece of memory |
-//! | `recency` | per tier, intrusive lists of nodes in order of use |
 //! | `children` | the table of nodes by parent and first page |
+//! | `tell` | what the policy is told of requests |
+//! | `leaving` | what the policy is told and asked: which leaf goes next |
 //! | `pin` | places that must or should stay, as positions that follow every change of shape |
 //! | `walk` | from tokens to a place, and from a place to its slots |
 //! | `edit` | extend, split, remove |
@@ -20,7 +21,7 @@
 //! | `decisions` | a digest of what was decided |
 //! | `late` | digests for pages that are older than the store |
 //! | `print` | fingerprints of prefixes, and what readers on other threads are told |
-//! | `evict` | leaf first, least recently used first, exactly as many pages as asked |
+//! | `evict` | leaf first, in the policy's order, exactly as many pages as asked |
 //! | `component/` | what votes besides FULL: sliding windows, recurrent states |
 //! | `check` | the numbered invariants |
 
@@ -33,12 +34,13 @@ mod decisions;
 mod edit;
 mod evict;
 mod late;
+mod leaving;
 mod node;
 mod pin;
 pub(crate) mod print;
-mod recency;
 mod residency;
 mod strand;
+mod tell;
 mod walk;
 
 pub use component::{Component, Missing};
@@ -49,12 +51,13 @@ pub use walk::{Found, Place};
 
 use crate::hash::Namespace;
 use crate::page::PageSize;
+use crate::policy::{Eviction, Lru};
 use children::Children;
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
+use leaving::Leaving;
 use node::Arena;
 use pin::Pins;
-use recency::Recency;
 use strand::Strands;
 
 /// The index of all pages in device and host memory.
@@ -68,7 +71,7 @@ pub struct Tree {
     /// Child nodes by (parent, first page).
     children: Children,
     roots: HashMap<Namespace, u32, FixedState>,
-    recency: Recency,
+    leaving: Leaving,
     pins: Pins,
     /// Pages resident per tier.
     resident: [usize; 2],
@@ -81,13 +84,23 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// An empty tree. `hashing` gives every page its digest.
+    /// An empty tree whose leaves leave least recently used first. `hashing` gives every page its digest.
     pub fn new(page_size: PageSize, hashing: bool) -> Self {
         Self::with_components(page_size, hashing, &[])
     }
 
     /// A tree whose matches need more than FULL: each of `components` votes too.
     pub fn with_components(page_size: PageSize, hashing: bool, components: &[Component]) -> Self {
+        Self::with_policy(page_size, hashing, components, Box::new(Lru::default()))
+    }
+
+    /// A tree whose leaves leave as a policy says.
+    pub fn with_policy(
+        page_size: PageSize,
+        hashing: bool,
+        components: &[Component],
+        policy: Box<dyn Eviction>,
+    ) -> Self {
         Self {
             page_size,
             hashing,
@@ -95,7 +108,7 @@ impl Tree {
             strands: Strands::default(),
             children: Children::new(),
             roots: HashMap::with_hasher(FixedState::default()),
-            recency: Recency::new(components.len()),
+            leaving: Leaving::new(policy),
             pins: Pins::default(),
             resident: [0; 2],
             components: components.to_vec(),

@@ -9,26 +9,12 @@
 //! The longer of the two always reaches the edge's end (T2).
 
 use super::component::Part;
-use super::recency::Order;
 use crate::hash::Namespace;
 use crate::ids::NodeId;
 use crate::segments::Segments;
 
 /// No node.
 pub(super) const NIL: u32 = u32::MAX;
-
-/// Neighbours in one tier's list of recency.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Link {
-    pub prev: u32,
-    pub next: u32,
-    /// Which list holds the node: 0 none, else 1 + class.
-    pub list: u8,
-}
-
-impl Link {
-    pub const NONE: Self = Self { prev: NIL, next: NIL, list: 0 };
-}
 
 /// An edge of whole pages. What a walk looks at is one cache line.
 #[derive(Debug)]
@@ -47,11 +33,12 @@ pub(super) struct Node {
     pub children: u32,
     /// The child that came last. It may have gone since, and its index may be another node's now.
     pub heir: u32,
+    /// Of the request that brought it.
+    pub turn: u32,
     /// First of the pins whose place is on this edge.
     pub pins: u32,
     /// Children with at least one page in the tier.
     pub resident_children: [u32; 2],
-    pub links: [Link; 2],
     /// Per component besides FULL; empty in a tree that has none.
     pub parts: Vec<Part>,
     /// Only a root has one.
@@ -69,25 +56,11 @@ impl Node {
             children: 0,
             heir: NIL,
             resident_children: [0; 2],
-            links: [Link::NONE; 2],
+            turn: 0,
             pins: NIL,
             key_hash: 0,
             parts: Vec::new(),
             namespace: None,
-        }
-    }
-
-    pub fn link(&self, order: Order) -> Link {
-        match order.0 {
-            0 | 1 => self.links[order.0],
-            other => self.parts[(other - 2) / 2].links[other % 2],
-        }
-    }
-
-    pub fn link_mut(&mut self, order: Order) -> &mut Link {
-        match order.0 {
-            0 | 1 => &mut self.links[order.0],
-            other => &mut self.parts[(other - 2) / 2].links[other % 2],
         }
     }
 

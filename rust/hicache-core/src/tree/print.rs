@@ -1,6 +1,7 @@
 //! Fingerprints of prefixes, and the changes that readers on other threads are told of.
 //!
-//! Kept only once somebody reads: one word a page, and a list of changes since the last time.
+//! Kept only once somebody reads, or for a policy that wants names of pages: one word a page. For readers
+//! also a list of changes since the last time.
 
 use super::strand::Strand;
 use super::{Place, Tree};
@@ -37,11 +38,15 @@ impl Tree {
     /// From now on every change is noted; returns all pages as they are.
     pub fn start_publishing(&mut self) -> Vec<Change> {
         if self.changes.is_none() {
+            let there = self.keeps_prints();
+            self.changes = Some(Vec::new());
+            if there {
+                return self.all_changes();
+            }
             let mut strands: Vec<(u32, u32)> =
                 self.strands.iter().map(|(index, strand)| (strand.start, index)).collect();
             // What is continued starts before what continues it.
             strands.sort_unstable();
-            self.changes = Some(Vec::new());
             for (_, index) in strands {
                 self.print(index, self.before(index));
             }
@@ -65,7 +70,7 @@ impl Tree {
 
     /// Fingerprints of a strand's pages from a place on, where they are kept.
     pub(super) fn print(&mut self, index: u32, from: Place) {
-        if self.changes.is_none() {
+        if !self.keeps_prints() {
             return;
         }
         let mut print = self.last_print(from);
@@ -79,6 +84,11 @@ impl Tree {
         }
     }
 
+    /// Whether every page has its fingerprint.
+    pub(super) const fn keeps_prints(&self) -> bool {
+        self.changes.is_some() || self.leaving.wants_pages
+    }
+
     /// Notes where some pages of a node, counted from the root, live now.
     pub(super) fn note(&mut self, node: u32, pages: Range<u32>) {
         if let Some(changes) = &mut self.changes {
@@ -87,7 +97,7 @@ impl Tree {
         }
     }
 
-    fn last_print(&self, place: Place) -> u64 {
+    pub(super) fn last_print(&self, place: Place) -> u64 {
         let node = &self.arena[place.node];
         if let Some(namespace) = &node.namespace {
             return seed_print(namespace);

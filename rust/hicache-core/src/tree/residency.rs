@@ -2,10 +2,10 @@
 
 use super::Tree;
 use super::decisions::{Decision, full};
-use super::recency::Class;
 use super::strand::Strand;
 use super::walk::Place;
 use crate::ids::{Slot, Tier};
+use crate::policy::Why;
 
 impl Tree {
     /// Gives the pages of the path to `end` that follow the ones on the host a slot there each, as far
@@ -54,7 +54,7 @@ impl Tree {
                 node = self.arena[node].parent;
             }
             if !self.arena[node].is_root() {
-                self.recency.push_newest(&mut self.arena, tier, Class::Normal, node);
+                self.offer(tier, node, Why::Used);
             }
         }
         self.touch_parts(place);
@@ -74,10 +74,8 @@ impl Tree {
         let (parent, key_hash) = (node.parent, node.key_hash);
         let strand = &mut self.strands[node.strand];
         let reach = strand.reach(tier);
+        let first = reach == node.start;
         debug_assert!(node.start <= reach && reach < node.end, "T3: adopted pages must follow resident ones");
-        if reach == node.start {
-            self.arena[parent].resident_children[tier as usize] += 1;
-        }
         Strand::make_room(&mut strand.slots[tier as usize], slots.len(), self.page_size);
         strand.slots[tier as usize].extend_from_slice(slots);
         self.decisions.word(key_hash);
@@ -85,7 +83,19 @@ impl Tree {
         self.resident[tier as usize] += slots.len();
         #[expect(clippy::cast_possible_truncation, reason = "no more slots than pages")]
         self.note(index, reach..reach + slots.len() as u32);
-        self.recency.push_newest(&mut self.arena, tier, Class::Normal, index);
+        if first {
+            self.arena[parent].resident_children[tier as usize] += 1;
+            self.no_leaf(parent, tier);
+        }
+        self.offer(tier, index, Why::Used);
+    }
+
+    /// A node got a child in a tier, and is older than that: it needn't be met before others that may leave.
+    /// (State of components may make the child leave before its time, hence the other one keep its own.)
+    fn no_leaf(&mut self, parent: u32, tier: Tier) {
+        if self.components.is_empty() && !self.arena[parent].is_root() {
+            self.leaving.pass_over(tier, parent);
+        }
     }
 
     /// Pages of an edge that live in a tier.

@@ -131,15 +131,22 @@ impl Tree {
     }
 
     /// What the strands on the path to `place` have for a range of pages.
-    fn gather<T: Copy>(
+    pub(super) fn gather<T: Copy>(
         &self,
         place: Place,
         pages: Range<u32>,
         blank: T,
         of: impl Fn(&Strand) -> &[T],
     ) -> Vec<T> {
-        let mut all = vec![blank; pages.len()];
         let mut at = place;
+        if !pages.is_empty() {
+            let strand = &self.strands[self.arena[at.node].strand];
+            if strand.start <= pages.start && pages.end <= at.depth {
+                let first = strand.start;
+                return of(strand)[(pages.start - first) as usize..(pages.end - first) as usize].to_vec();
+            }
+        }
+        let mut all = vec![blank; pages.len()];
         while at.depth > pages.start {
             let index = self.arena[at.node].strand;
             let strand = &self.strands[index];

@@ -2,9 +2,9 @@
 
 use super::{ABSENT, Component, Part};
 use crate::ids::{Slot, Tier};
+use crate::policy::{Order, Why};
 use crate::tree::Tree;
 use crate::tree::decisions::Decision;
-use crate::tree::recency::{Class, Order};
 use crate::tree::walk::Place;
 
 /// What a component misses in a tier at the end of a path, and has in the other one.
@@ -40,7 +40,7 @@ impl Tree {
                 Component::State => self.put_state(component, tier, at, slot),
             };
             if adopted {
-                let order = Order::of(component, tier).0;
+                let order = Order::of(component, tier).number();
                 self.decisions.word(self.arena[at.node].key_hash);
                 self.decisions.fold(Decision::PartPlaced, page, order, &[slot]);
                 self.part_resident[component][tier as usize] += 1;
@@ -118,7 +118,7 @@ impl Tree {
                 for tier in Tier::ALL {
                     if self.arena[node].parts[component].any(tier) {
                         let order = Order::of(component, tier);
-                        self.recency.push_newest(&mut self.arena, order, Class::Normal, node);
+                        self.offer(order, node, Why::Used);
                     }
                 }
             }
@@ -155,8 +155,8 @@ impl Tree {
     /// Whatever has slots and may leave is in the order; pinned or mirrored ones come back by themselves.
     pub(in crate::tree) fn list_part(&mut self, component: usize, tier: Tier, node: u32) {
         let order = Order::of(component, tier);
-        if self.arena[node].parts[component].any(tier) && self.arena[node].link(order).list == 0 {
-            self.recency.push_newest(&mut self.arena, order, Class::Old, node);
+        if self.arena[node].parts[component].any(tier) {
+            self.offer(order, node, Why::Freed);
         }
     }
 }
