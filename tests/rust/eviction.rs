@@ -1,11 +1,12 @@
 //! The seam of eviction: another policy that decides alike takes the same pages, whatever happens to the tree;
-//! and a policy hears all that it must know. `PROPTEST_CASES` sets the number of seeded runs.
+//! and a policy hears all that it must know.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that fails is loud")]
 
 mod common;
 
 use common::drive::Drive;
 use common::policies::{Fewest, Listening, Searched};
+use common::seeds;
 use hicache_core::hash::Namespace;
 use hicache_core::ids::{Slot, Tier};
 use hicache_core::page::{PageSize, Tokens};
@@ -17,8 +18,7 @@ const HYBRIDS: [&[Component]; 3] =
     [&[], &[Component::Swa { window: 2 }, Component::State], &[Component::Swa { window: 3 }]];
 
 fn runs() -> impl Iterator<Item = (u64, &'static [Component])> {
-    let cases = std::env::var("PROPTEST_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(60);
-    (0..cases).flat_map(|seed| HYBRIDS.map(|components| (seed, components)))
+    seeds(60).flat_map(|seed| HYBRIDS.map(|components| (seed, components)))
 }
 
 /// Splits, pins of every kind, both tiers, components: the searched twin takes exactly the same pages.

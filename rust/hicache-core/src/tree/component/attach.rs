@@ -30,7 +30,7 @@ impl Tree {
     ) -> Vec<Slot> {
         let end = match self.components[component] {
             Component::State => self.split(end),
-            Component::Swa { .. } => end,
+            Component::Swa { window } => self.split_before_window(end, window),
         };
         let mut duplicates = Vec::new();
         for (&page, &slot) in pages.iter().zip(slots) {
@@ -50,6 +50,16 @@ impl Tree {
         }
         self.touch_parts(end);
         duplicates
+    }
+
+    /// What no match that ends at a place needs is on an edge of its own: it ages by itself, and a pin at the place
+    /// doesn't hold it. The same place, under the name that it has then.
+    fn split_before_window(&mut self, end: Place, window: u32) -> Place {
+        let used = window.saturating_add(1);
+        if end.depth > used {
+            self.split(self.ancestor(end, end.depth - used));
+        }
+        self.ancestor(end, end.depth)
     }
 
     /// What a match that ends at `end` needs of a component in a tier and finds only in the other one.

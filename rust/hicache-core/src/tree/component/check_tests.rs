@@ -12,7 +12,7 @@ const STATE: usize = 1;
 
 /// Four pages, the last two with a window, a checkpoint at the end; all of it on the device, FULL on the host.
 fn tree() -> (Tree, Place) {
-    let components = [Component::Swa { window: 2 }, Component::State];
+    let components = [Component::Swa { window: 3 }, Component::State];
     let mut tree = Tree::with_components(PageSize::new(1).unwrap(), false, &components);
     let root = tree.root(&Namespace::default());
     let slots: Vec<Slot> = (0..4).map(Slot).collect();
