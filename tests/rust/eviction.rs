@@ -220,19 +220,21 @@ fn deferred_leaves_keep_their_order() {
 /// A split passes a deferred edge's place on to the head, where the pages behind it live elsewhere.
 #[test]
 fn a_deferred_edge_may_be_split() {
-    let mut tree = tree(Box::new(Lru::default()), &[]);
+    // With components a hard pin splits its edge, and uses nothing.
+    let mut tree = tree(Box::new(Lru::default()), &[Component::State]);
     let end = insert(&mut tree, &[1, 2, 3, 4], 0);
     tree.mirror(end, &[Slot(0), Slot(1), Slot(2), Slot(3)]);
     assert_eq!(tree.evict(Tier::Device, 2).slots, [Slot(3), Slot(2)]);
     let pins = [end, tree.ancestor(end, 2)].map(|place| tree.pin(place, Hold::Soft));
     insert(&mut tree, &[5], 5);
     assert_eq!(tree.evict(Tier::Device, 1).slots, [Slot(5)], "the waiting edge is met, and deferred");
-    let root = tree.root(&Namespace::default());
-    tree.extend(root, Tokens::I32(&[1, 2, 9]), Tier::Host, &[Slot(4), Slot(5), Slot(6)]);
+    let (nodes, hard) = (tree.nodes(), tree.pin(tree.ancestor(end, 2), Hold::Host));
+    assert_eq!(tree.nodes(), nodes + 1);
     tree.check().unwrap();
     insert(&mut tree, &[6], 6);
     assert_eq!(tree.evict(Tier::Device, 3).slots, [Slot(6), Slot(1), Slot(0)]);
-    pins.into_iter().for_each(|pin| tree.unpin(pin));
+    pins.into_iter().chain([hard]).for_each(|pin| tree.unpin(pin));
+    tree.check().unwrap();
 }
 
 #[test]
