@@ -44,7 +44,7 @@ impl HiCache {
         let request = self.tell_matched(found.place, prompt.saturating_sub(matched / size));
         self.tree.touch_matched(found.place);
         let rest = key.from(matched).to_owned();
-        let (pin, also) = self.hold_softly(found.place);
+        let (pin, also) = self.hold_softly(found.place, found.resident);
         // A number that no other cache of the process gives out, for the first 2^44 hits of each.
         let id = HitId(u64::from(self.serial) << 44 | self.hits_made);
         self.stats.requests += 1;
@@ -99,9 +99,9 @@ impl HiCache {
     }
 
     /// Soft pins for a waiting hit: where its pages end, and where those of the other tier do.
-    fn hold_softly(&mut self, place: Place) -> (PinId, Option<PinId>) {
-        let shallow = |tier| self.tree.resident_depth(place, tier);
-        let less = shallow(Tier::Device).min(shallow(Tier::Host));
+    /// `on_device`: pages of the path that live there.
+    fn hold_softly(&mut self, place: Place, on_device: u32) -> (PinId, Option<PinId>) {
+        let less = on_device.min(self.tree.resident_depth(place, Tier::Host));
         let other = (less < place.depth).then(|| self.tree.ancestor(place, less));
         (self.tree.pin(place, Hold::Soft), other.map(|place| self.tree.pin(place, Hold::Soft)))
     }
@@ -127,7 +127,7 @@ impl HiCache {
             let known = (place.depth - hit.rest_at) as usize * size;
             place = self.tree.walk(place, hit.rest.view().from(known)).place;
         }
-        let (pin, also) = self.hold_softly(place);
+        let (pin, also) = self.hold_softly(place, self.tree.resident_depth(place, Tier::Device));
         let hit = self.hit_mut(id)?;
         let (pin, also) = (std::mem::replace(&mut hit.pin, pin), std::mem::replace(&mut hit.also, also));
         self.tree.unpin(pin);

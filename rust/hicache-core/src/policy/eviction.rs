@@ -55,7 +55,7 @@ impl From<Tier> for Order {
 pub struct Leaf<'a> {
     /// Its number.
     pub id: u32,
-    /// Pages from the root to its last one in the order's tier.
+    /// Pages from the root to its last one in the order's tier; 0 unless the policy wants pages.
     pub depth: u32,
     /// Its pages there, the one that goes first last; empty unless the policy wants pages. Splits take from
     /// the front without notice.

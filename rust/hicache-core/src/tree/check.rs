@@ -8,7 +8,7 @@ use super::pin::Hold;
 use super::print::next_print;
 use super::walk::child_hash;
 use crate::error::{Error, Result};
-use crate::hash;
+use crate::hash::{self, Namespace};
 use crate::ids::{Slot, Tier};
 use crate::policy::Order;
 use hashbrown::{HashMap, HashSet};
@@ -182,6 +182,8 @@ impl Tree {
             ensure(named == Some(&index), "T8", index, "no namespace leads to it")?;
             ensure(node.children > 0 || node.pins != NIL, "T8", index, "it is empty and unused")?;
         }
+        let plain = self.roots.get(&Namespace::default()).copied().unwrap_or(NIL);
+        ensure(plain == self.plain_root, "T8", NIL, "the plain namespace leads elsewhere")?;
         ensure(roots == self.roots.len(), "T8", NIL, "a namespace leads to no root")
     }
 

@@ -144,6 +144,10 @@ fn t8_roots() {
     t.root(&Namespace { salt: Some("nobody's".into()), ..Namespace::default() });
     objects(&t, "T8");
 
+    let (mut t, place) = tree();
+    t.plain_root = place.node;
+    objects(&t, "T8");
+
     let (mut t, _) = tree();
     t.roots.clear();
     objects(&t, "T8");

@@ -78,6 +78,9 @@ impl Tree {
         let node = self.arena.insert(root);
         self.arena[node].root = node;
         self.roots.insert(namespace.clone(), node);
+        if namespace.is_plain() {
+            self.plain_root = node;
+        }
         node
     }
 
@@ -87,6 +90,9 @@ impl Tree {
         let unused = root.is_root() && root.children == 0 && root.pins == NIL;
         if unused && let Some(namespace) = self.arena.remove(node).and_then(|root| root.namespace) {
             self.roots.remove(&*namespace);
+            if node == self.plain_root {
+                self.plain_root = NIL;
+            }
         }
     }
 

@@ -72,6 +72,9 @@ impl Leaving {
 
     /// A node as the policy sees it.
     fn leaf<'a>(&self, arena: &Arena, strands: &'a Strands, order: Order, id: u32) -> Leaf<'a> {
+        if !self.wants_pages {
+            return Leaf { id, depth: 0, pages: &[] };
+        }
         let node = &arena[id];
         let strand = &strands[node.strand];
         let depth = match order.component() {

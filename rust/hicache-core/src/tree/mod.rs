@@ -56,7 +56,7 @@ use children::Children;
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use leaving::Leaving;
-use node::Arena;
+use node::{Arena, NIL};
 use pin::Pins;
 use strand::Strands;
 
@@ -71,6 +71,8 @@ pub struct Tree {
     /// Child nodes by (parent, first page).
     children: Children,
     roots: HashMap<Namespace, u32, FixedState>,
+    /// The root of the namespace without any field, which most requests ask for.
+    plain_root: u32,
     leaving: Leaving,
     pins: Pins,
     /// Pages resident per tier.
@@ -108,6 +110,7 @@ impl Tree {
             strands: Strands::default(),
             children: Children::new(),
             roots: HashMap::with_hasher(FixedState::default()),
+            plain_root: NIL,
             leaving: Leaving::new(policy),
             pins: Pins::default(),
             resident: [0; 2],

@@ -57,7 +57,9 @@ impl Tree {
                 self.offer(tier, node, Why::Used);
             }
         }
-        self.touch_parts(place);
+        if !self.components.is_empty() {
+            self.touch_parts(place);
+        }
     }
 
     /// Marks what a match found as used: the deepest edge that it matched to the end.
@@ -99,6 +101,7 @@ impl Tree {
     }
 
     /// Pages of an edge that live in a tier.
+    #[inline]
     pub(super) fn pages_in(&self, node: u32, tier: Tier) -> u32 {
         let node = &self.arena[node];
         if node.is_root() {

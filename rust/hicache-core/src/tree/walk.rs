@@ -21,6 +21,8 @@ pub struct Place {
 pub struct Found {
     /// Where the tokens stop matching. Without components besides FULL all of it is usable.
     pub place: Place,
+    /// Pages from the root that live on the device, whatever components say.
+    pub resident: u32,
     /// Pages from the root that are usable on the device as they are.
     pub device: u32,
     /// Pages from the root that are usable on device or host.
@@ -35,6 +37,9 @@ impl Tree {
 
     /// The beginning of a namespace that isn't new.
     pub fn known_root(&self, namespace: &Namespace) -> Option<Place> {
+        if namespace.is_plain() {
+            return (self.plain_root != NIL).then_some(Place { node: self.plain_root, depth: 0 });
+        }
         self.roots.get(namespace).map(|&node| Place { node, depth: 0 })
     }
 
@@ -63,8 +68,9 @@ impl Tree {
     /// any path is a prefix of it. Other components vote on both.
     pub fn walk(&self, from: Place, key: Tokens<'_>) -> Found {
         let place = self.follow(from, key);
-        let (device, usable) = self.vote(place, self.resident_depth(place, Tier::Device));
-        Found { place, device, usable }
+        let resident = self.resident_depth(place, Tier::Device);
+        let (device, usable) = self.vote(place, resident);
+        Found { place, resident, device, usable }
     }
 
     /// The place where `key`'s whole pages, which follow a place, stop being known.
