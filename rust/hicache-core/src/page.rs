@@ -164,6 +164,14 @@ impl Tokens<'_> {
         each_width!(self, s => sha::chain_narrow(prior, s, padded, digests));
     }
 
+    /// A hash of all the tokens, quick for those that the tree keeps in 32 bits each.
+    pub(crate) fn digest(self, seed: u64) -> u64 {
+        match self {
+            Self::U32(s) => lanes::digest(s, seed),
+            _ => self.mix(seed),
+        }
+    }
+
     /// A hash of all the tokens, whatever their width.
     pub(crate) fn mix(self, seed: u64) -> u64 {
         each_width!(self, s => lanes::mix(s, seed))

@@ -1,7 +1,8 @@
 //! A rolling digest of what the tree decided: equal on ranks that took the same decisions, and almost
-//! surely different on ranks that did not. Costs a multiplication a page.
+//! surely different on ranks that did not. Costs about an instruction a page.
 
 use crate::ids::{Slot, Tier};
+use crate::lanes;
 
 /// What was decided; the numbers are part of the digest.
 #[derive(Clone, Copy, Debug)]
@@ -29,8 +30,7 @@ impl Decisions {
     /// pages they are is folded in before it, by a hash of their tokens or of their edge's.
     pub fn fold(&mut self, decision: Decision, depth: u32, order: usize, slots: &[Slot]) {
         self.word(u64::from(depth) << 16 | (order as u64) << 8 | decision as u64);
-        self.word(slots.len() as u64);
-        slots.iter().for_each(|slot| self.word(u64::from(slot.0)));
+        self.word(lanes::digest(slots, slots.len() as u64));
     }
 
     pub const fn value(self) -> u64 {

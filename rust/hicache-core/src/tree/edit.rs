@@ -125,7 +125,7 @@ impl Tree {
         parent.heir = node;
         let tokens = self.strands[strand].tokens.view();
         let first = (at.depth - self.strands[strand].start) as usize * self.page_size.tokens();
-        self.decisions.word(tokens.from(first).mix(key_hash));
+        self.decisions.word(tokens.from(first).digest(key_hash));
         self.adopt_new(node, tier, slots);
         (Place { node, depth: end }, hashed)
     }

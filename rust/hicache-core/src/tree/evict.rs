@@ -22,6 +22,7 @@ impl Tree {
     /// Host copies of pages that are on the device stay (the host mirrors: `host_copies = "keep"`).
     pub fn evict(&mut self, tier: Tier, pages: usize) -> Evicted {
         let mut out = self.nothing_evicted();
+        out.slots.reserve_exact(pages.min(self.resident(tier)));
         while out.slots.len() < pages {
             let Some((victim, deferred)) = self.leaving.next(tier) else { break };
             let wanted = u32::try_from(pages - out.slots.len()).unwrap_or(u32::MAX);
@@ -103,8 +104,10 @@ impl Tree {
         }
         let pinned = self.pins.on(&self.arena, node).filter(|(_, pin)| pin.hold.tier() == Some(tier));
         let pinned = pinned.map(|(_, pin)| pin.depth - n.start).max().unwrap_or(0);
-        let mirrored = if tier == Tier::Host { self.pages_in(node, Tier::Device) } else { 0 };
-        pinned.max(mirrored.min(self.pages_in(node, tier)))
+        match tier {
+            Tier::Device => pinned,
+            Tier::Host => pinned.max(self.pages_in(node, Tier::Device).min(self.pages_in(node, tier))),
+        }
     }
 
     /// Pages of a node that go only when nothing else can.

@@ -53,7 +53,8 @@ impl Tree {
     }
 
     pub(in crate::tree) fn nothing_evicted(&self) -> Evicted {
-        Evicted { parts: vec![Vec::new(); self.components.len()], ..Evicted::default() }
+        let parts = self.components.iter().map(|_| Vec::new()).collect();
+        Evicted { parts, ..Evicted::default() }
     }
 
     /// FULL pages from `keep` on left a tier: so does what belongs to them. `pages` are left of the edge.
@@ -64,6 +65,9 @@ impl Tree {
         keep: usize,
         pages: usize,
     ) -> Vec<Vec<Slot>> {
+        if self.components.is_empty() {
+            return Vec::new();
+        }
         let mut freed = vec![Vec::new(); self.components.len()];
         for (component, freed) in freed.iter_mut().enumerate() {
             let kind = self.components[component];
