@@ -10,7 +10,7 @@ const SEGMENT: usize = 1 << BITS;
 /// Items by number, from 0 on.
 #[derive(Debug)]
 pub(crate) struct Segments<T> {
-    /// All but the last are full.
+    /// Where items are pushed, all but the last are full.
     segments: Vec<Vec<T>>,
 }
 
@@ -35,6 +35,30 @@ impl<T> Segments<T> {
         (before + self.segments[last].len() - 1) as u32
     }
 
+    /// Makes an item under a number where there is none, and others around it: of what lies between segments
+    /// in use, nothing.
+    pub fn cover(&mut self, at: u32, blank: T)
+    where
+        T: Clone,
+    {
+        let segment = (at >> BITS) as usize;
+        if self.segments.len() <= segment {
+            self.segments.resize_with(segment + 1, Vec::new);
+        }
+        let items = &mut self.segments[segment];
+        if items.len() <= at as usize % SEGMENT {
+            // The first one grows as it must: most caches of a test are small.
+            let len = if segment == 0 { (at as usize + 1).next_power_of_two() } else { SEGMENT };
+            items.resize(len, blank);
+        }
+    }
+
+    /// Items with their numbers, in order.
+    pub fn numbered(&self) -> impl Iterator<Item = (u32, &T)> {
+        let segments = (0u32..).step_by(SEGMENT).zip(&self.segments);
+        segments.flat_map(|(first, items)| (first..).zip(items))
+    }
+
     pub fn len(&self) -> usize {
         self.segments.last().map_or(0, |last| (self.segments.len() - 1) * SEGMENT + last.len())
     }
@@ -47,7 +71,7 @@ impl<T> Segments<T> {
         self.segments.get_mut((at >> BITS) as usize)?.get_mut(at as usize % SEGMENT)
     }
 
-    /// In order.
+    /// In order, where all were pushed.
     pub fn iter(&self) -> impl Iterator<Item = &T> {
         self.segments.iter().flatten()
     }
@@ -82,6 +106,15 @@ mod tests {
         assert_eq!(place, std::ptr::from_ref(&items[FIRST]));
         assert_eq!(items.len(), 2 * SEGMENT + 1);
         assert_eq!((items.get(2), items.get(2 * FIRST + 1)), (Some(&2), None));
+        let mut sparse = Segments::default();
+        sparse.cover(5 * FIRST + 3, 0);
+        sparse[5 * FIRST + 3] = 7;
+        sparse.cover(2, 0);
+        assert_eq!((sparse.get(3 * FIRST), sparse.get(5 * FIRST + 4)), (None, Some(&0)));
+        assert_eq!(
+            sparse.numbered().filter(|(_, item)| **item != 0).collect::<Vec<_>>(),
+            [(5 * FIRST + 3, &7)]
+        );
         items[5] = 9;
         assert_eq!(items.iter().take(7).copied().collect::<Vec<_>>(), [0, 1, 2, 3, 4, 9, 6]);
     }

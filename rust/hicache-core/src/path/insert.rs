@@ -50,6 +50,9 @@ impl HiCache {
             return argument("slots", reason);
         }
         let given = &slots[..pages];
+        if pages == 0 {
+            return Ok(Inserted { depth: place.depth, slots: Vec::new(), duplicates: 0 });
+        }
         self.device.check_out("slots", given)?;
         let new = key.from((known.depth - place.depth) as usize * words.tokens());
         let before = if self.storage { self.tree.last_digest(known) } else { None };

@@ -115,7 +115,7 @@ impl HiCache {
         let end = self.tree.raise(place, &slots);
         self.device.place(&slots);
         pages.extend(slots.into_iter().zip(sources));
-        self.tree.touch_matched(end);
+        let end = self.tree.touch_exactly(end);
         let turn = self.tree.next_turn(end);
 
         let pin = self.tree.pin(end, Hold::Device);

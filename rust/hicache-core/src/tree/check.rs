@@ -90,8 +90,8 @@ impl Tree {
             let mut seen: HashSet<Slot> = HashSet::new();
             let mut total = 0;
             for (_, strand) in self.strands.iter() {
-                total += strand.slots[tier as usize].len();
-                for &slot in &strand.slots[tier as usize] {
+                total += strand.slots(tier).len();
+                for &slot in strand.slots(tier) {
                     let once = seen.insert(slot);
                     ensure(once, "T4", strand.last(), "one of its slots belongs to another page too")?;
                 }
@@ -191,17 +191,17 @@ impl Tree {
     fn check_strands(&self) -> Result<()> {
         let mut edges = self.arena.iter().filter(|(_, node)| node.is_root()).count();
         for (index, strand) in self.strands.iter() {
-            let (mut at, mut before) = (strand.start, NIL);
-            for &(end, node) in &strand.edges {
+            let (mut at, mut before) = (strand.start, strand.parent);
+            ensure(strand.is_whole(), "T9", strand.last(), "its strand's ends are wrong")?;
+            for &(end, node) in strand.edges() {
                 ensure(self.arena.holds(node), "T9", node, "its strand outlived it")?;
                 let n = &self.arena[node];
                 ensure(n.strand == index, "T9", node, "it names another strand")?;
                 ensure((n.start, n.end) == (at, end), "T9", node, "its strand has it elsewhere")?;
-                let follows = before == NIL || n.parent == before;
-                ensure(follows, "T9", node, "its strand has another edge before it")?;
+                ensure(n.parent == before, "T9", node, "its strand has another edge before it")?;
                 (at, before) = (end, node);
             }
-            edges += strand.edges.len();
+            edges += strand.edges().len();
             let pages = (at - strand.start) as usize;
             let tokens = strand.tokens.len() == pages * self.page_size.tokens();
             ensure(tokens, "T9", before, "tokens and pages of its strand differ")?;

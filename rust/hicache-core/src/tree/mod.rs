@@ -159,6 +159,6 @@ impl Tree {
 
     /// Every slot that a page has in a tier, in no order that means anything.
     pub fn all_slots(&self, tier: crate::ids::Tier) -> impl Iterator<Item = crate::ids::Slot> + '_ {
-        self.strands.iter().flat_map(move |(_, strand)| strand.slots[tier as usize].iter().copied())
+        self.strands.iter().flat_map(move |(_, strand)| strand.slots(tier).iter().copied())
     }
 }
