@@ -211,7 +211,8 @@ class HiCache:
 
     def reader(self) -> Reader:
         """A view for other threads: how much would hit, and statistics. The first one costs a walk through
-        the index, from then on every change a few nanoseconds a page."""
+        the index. From then on every page that comes, moves or leaves is written to the readers' table too, of
+        which a verb now and then makes a 256th part anew."""
         return Reader(self._core.reader())
 
     def digest(self) -> int:

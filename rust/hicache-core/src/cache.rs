@@ -212,7 +212,8 @@ impl HiCache {
     }
 
     /// A view for other threads: how much would hit, and statistics. The first one costs a walk through
-    /// the index, and from then on every change a few nanoseconds a page.
+    /// the index. From then on every page that comes, moves or leaves is written to the readers' table too, of
+    /// which a verb now and then makes a 256th part anew.
     pub fn reader(&mut self) -> Reader {
         let publisher = match self.publisher.take() {
             Some(publisher) => publisher,
@@ -233,10 +234,7 @@ impl HiCache {
     /// Readers are told what changed.
     pub(crate) fn publish(&mut self) {
         let Some(mut publisher) = self.publisher.take() else { return };
-        let changes = self.tree.take_changes();
-        if !publisher.apply(&changes) {
-            publisher.replace(&self.tree.all_changes());
-        }
+        publisher.apply(&self.tree.take_changes());
         publisher.stats(self.numbers());
         self.publisher = Some(publisher);
     }
