@@ -157,7 +157,7 @@ class HiCache:
 
     def insert(self, hit: Hit, tokens: Integers, slots: Slots) -> Inserted:
         """Adds the whole pages of the tokens that follow `hit.length`, with the device slots their KV is in;
-        backs them up; moves the hit along. Call it after each chunk of prefill and at the end.
+        backs them up; moves the hit along. Call it after each part of a prefill and at the end.
 
         `slots`: one per whole page (one for a trailing partial page may follow; it stays yours)."""
         buffers = tensors.integers("tokens", tokens), self._slots(slots)
@@ -206,7 +206,7 @@ class HiCache:
         return self._core.in_flight() == 0
 
     def stats(self) -> dict[str, int]:
-        """Counters and levels by name; counters never go down."""
+        """Counters and gauges by name; counters never go down."""
         return self._core.stats()
 
     def reader(self) -> Reader:

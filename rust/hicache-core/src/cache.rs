@@ -241,19 +241,19 @@ impl HiCache {
 
     /// What readers see of statistics: `reader::NUMBERS` names them.
     fn numbers(&self) -> [u64; reader::NUMBERS.len()] {
-        let level = |level: usize| level as u64;
+        let pages = |pages: usize| pages as u64;
         [
             self.stats.requests,
             self.stats.matched_tokens,
             self.stats.hit_device_tokens,
             self.stats.hit_host_tokens,
             self.stats.hit_storage_tokens,
-            level(self.device.capacity()),
-            level(self.device.free()),
-            level(self.tree.resident(Tier::Device)),
-            level(self.host.capacity()),
-            level(self.host.free()),
-            level(self.tree.resident(Tier::Host)),
+            pages(self.device.capacity()),
+            pages(self.device.free()),
+            pages(self.tree.resident(Tier::Device)),
+            pages(self.host.capacity()),
+            pages(self.host.free()),
+            pages(self.tree.resident(Tier::Host)),
         ]
     }
 }
