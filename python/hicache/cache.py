@@ -157,7 +157,7 @@ class HiCache:
 
     def insert(self, hit: Hit, tokens: Integers, slots: Slots) -> Inserted:
         """Adds the whole pages of the tokens that follow `hit.length`, with the device slots their KV is in;
-        backs them up; moves the hit along. Call it after each chunk of prefill and at the end.
+        backs them up; moves the hit along. Call it after each part of a prefill and at the end.
 
         `slots`: one per whole page (one for a trailing partial page may follow; it stays yours)."""
         buffers = tensors.integers("tokens", tokens), self._slots(slots)
@@ -206,12 +206,13 @@ class HiCache:
         return self._core.in_flight() == 0
 
     def stats(self) -> dict[str, int]:
-        """Counters and levels by name; counters never go down."""
+        """Counters and gauges by name; counters never go down."""
         return self._core.stats()
 
     def reader(self) -> Reader:
         """A view for other threads: how much would hit, and statistics. The first one costs a walk through
-        the index, from then on every change a few nanoseconds a page."""
+        the index. From then on every page that comes, moves or leaves is written to the readers' table too, of
+        which a verb now and then makes a 256th part anew."""
         return Reader(self._core.reader())
 
     def digest(self) -> int:

@@ -212,7 +212,8 @@ impl HiCache {
     }
 
     /// A view for other threads: how much would hit, and statistics. The first one costs a walk through
-    /// the index, and from then on every change a few nanoseconds a page.
+    /// the index. From then on every page that comes, moves or leaves is written to the readers' table too, of
+    /// which a verb now and then makes a 256th part anew.
     pub fn reader(&mut self) -> Reader {
         let publisher = match self.publisher.take() {
             Some(publisher) => publisher,
@@ -233,29 +234,26 @@ impl HiCache {
     /// Readers are told what changed.
     pub(crate) fn publish(&mut self) {
         let Some(mut publisher) = self.publisher.take() else { return };
-        let changes = self.tree.take_changes();
-        if !publisher.apply(&changes) {
-            publisher.replace(&self.tree.all_changes());
-        }
+        publisher.apply(&self.tree.take_changes());
         publisher.stats(self.numbers());
         self.publisher = Some(publisher);
     }
 
     /// What readers see of statistics: `reader::NUMBERS` names them.
     fn numbers(&self) -> [u64; reader::NUMBERS.len()] {
-        let level = |level: usize| level as u64;
+        let pages = |pages: usize| pages as u64;
         [
             self.stats.requests,
             self.stats.matched_tokens,
             self.stats.hit_device_tokens,
             self.stats.hit_host_tokens,
             self.stats.hit_storage_tokens,
-            level(self.device.capacity()),
-            level(self.device.free()),
-            level(self.tree.resident(Tier::Device)),
-            level(self.host.capacity()),
-            level(self.host.free()),
-            level(self.tree.resident(Tier::Host)),
+            pages(self.device.capacity()),
+            pages(self.device.free()),
+            pages(self.tree.resident(Tier::Device)),
+            pages(self.host.capacity()),
+            pages(self.host.free()),
+            pages(self.tree.resident(Tier::Host)),
         ]
     }
 }

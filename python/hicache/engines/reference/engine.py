@@ -185,7 +185,7 @@ class Engine:
         best = logits.argmax(dim=-1).tolist()
         for row, (sequence, span) in enumerate(batch):
             if span.end < sequence.length:
-                continue  # a prompt with more chunks to come
+                continue  # a prompt with more to come
             if sequence.request.keep_logits:
                 sequence.logits.append(logits[row].clone())
             sampled.append((sequence, best[row]))

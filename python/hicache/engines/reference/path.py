@@ -4,7 +4,7 @@
     load         load                      it may run: its hit comes to the device
     allocate     allocate                  and it gets slots for all the rest
     (compute)    load.wait_layer           the model, just before each layer reads the pool
-    keep         insert, free              after each chunk, and at the end: whole pages go to the tree
+    keep         insert, free              after each pass, and at the end: whole pages go to the tree
     give_back    free, release             it ends, or is aborted, in any state
 
 Two verbs are not called here: write-through makes the backups by itself when pages are inserted, and allocate

@@ -55,7 +55,7 @@ impl Tree {
     }
 
     /// All pages as they are, where changes are noted.
-    pub fn all_changes(&self) -> Vec<Change> {
+    fn all_changes(&self) -> Vec<Change> {
         let strands = self
             .strands
             .iter()
