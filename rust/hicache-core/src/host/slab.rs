@@ -67,7 +67,7 @@ impl Slab {
         };
         let mut map = map.or_else(|error| argument("host", refused(error)))?;
         // Advice only: a kernel without huge pages serves small ones.
-        #[cfg(target_os = "linux")]
+        #[cfg(all(target_os = "linux", not(miri)))]
         let _ = map.advise(memmap2::Advice::HugePage);
         if let Some(node) = options.node {
             numa::bind(&mut map, node)?;
