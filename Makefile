@@ -60,6 +60,16 @@ check: $(DONE)/dev $(DONE)/extension ## format, lints, types, stub and dependenc
 loom: ## every interleaving of the readers' table (loom)
 	@echo "==> model checking" && cargo test --release --features loom --test loom_table
 
+# A case is about 12,000 operations: 4,800 on trees with components beside their model, 5,400 on trees that must be
+# equal, 900 with everything under way, 1,200 on two caches that must be equal. FIRST_SEED=N begins elsewhere.
+CASES ?= 1000
+
+.PHONY: fuzz
+fuzz: ## property tests of the whole index beside their models, 12 million operations (CASES=1000)
+	@echo "==> property tests, $(CASES) cases"
+	@PROPTEST_CASES=$(CASES) cargo test --test model --test components --test eviction \
+	    --test twins --test in_flight --test ranks
+
 .PHONY: format
 format: $(DONE)/dev ## write Rust and Python in the project's format
 	@cargo fmt --all

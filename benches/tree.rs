@@ -71,7 +71,7 @@ impl Ours {
             .collect();
         let root = self.tree.root(&Namespace::default());
         let done = self.tree.extend(root, Tokens::I64(key), Tier::Device, &slots);
-        self.free.extend(done.duplicates);
+        self.free.extend(done.duplicates(&slots));
     }
 
     fn evict(&mut self, pages: usize) -> usize {

@@ -44,9 +44,9 @@ Times = dict[str, list[int]]
 class Ours:
     """Our binding, driven as `HiCache` drives it."""
 
-    def __init__(self, page_size: int) -> None:
+    def __init__(self, page_size: int, pages: int | None = None) -> None:
         self.size = page_size
-        pages = CONVERSATIONS * TURNS * TURN // page_size + 4 * TURNS * TURN // page_size
+        pages = pages or (CONVERSATIONS + 4) * TURNS * TURN // page_size
         self.cache = HiCache(
             [pools.latent("kv", [torch.zeros(pages * page_size, 1, dtype=torch.uint8)])], page_size
         )
@@ -57,7 +57,8 @@ class Ours:
 
     def insert(self, key: Any, after: Any = None) -> tuple[int, Any]:
         """Nanoseconds of the insert alone, and where it ended."""
-        hit = self.match(key, after, 0)
+        # Without the key, which stays cold if it is.
+        hit = self.match(key[:0], after, 0)
         self.core.load([hit], None)
         slots = self.core.allocate(len(key) // self.size)
         assert slots is not None
@@ -102,7 +103,8 @@ class Theirs:
         whole, known = len(key) // self.size * self.size, known // self.size * self.size
         value = torch.arange(self.slots, self.slots + whole, dtype=torch.int64)
         self.slots += whole - known
-        key = key[:whole]
+        if whole < len(key):
+            key = key[:whole]
         started = now()
         self.core.insert(
             self.module.InsertParamsBinding(key=key, value=value, prev_prefix_len=known, inserted_len=known)

@@ -63,6 +63,7 @@ class Cache:
         keep: object | None,
         device_slots: int,
         engine_owns_slots: bool,
+        eviction: str,
         host: _Host,
         copies: tuple[int | None, str],
         storage: str | None,

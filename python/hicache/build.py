@@ -51,6 +51,7 @@ def core(
         keep=None if memory is None else list(pools),
         device_slots=slots,
         engine_owns_slots=policies["slots"] == "engine",
+        eviction=policies["eviction"],
         host=host.memory(page_size, page_bytes, slots) if host else (0, "page_unified", False, 0, None),
         copies=host.copies() if host else (None, "auto"),
         storage=url,

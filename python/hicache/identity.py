@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -64,8 +65,9 @@ class ModelIdentity:
         **fields: Any,
     ) -> ModelIdentity:
         """Computed from a model's configuration (RoPE settings included, JSON-like values) and its named
-        weights, of which name, shape, dtype and a sample of evenly spaced elements count."""
-        plain = json.dumps(config, sort_keys=True, default=str)
+        weights, of which name, shape, dtype and a sample of evenly spaced elements count.
+        `ArgumentError` for a value whose text is another one in each process."""
+        plain = json.dumps(config, sort_keys=True, default=_plain)
         digest = hashlib.sha256()
         for name, tensor in sorted(weights, key=lambda item: item[0]):
             digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}\0".encode())
@@ -76,6 +78,19 @@ class ModelIdentity:
     def fields(self) -> list[tuple[str, str]]:
         """Name and value of every field, for the core's fingerprint."""
         return [(name, str(value)) for name, value in vars(self).items()]
+
+
+def _plain(value: Any) -> Any:
+    """What JSON doesn't know, such as a dtype, by its text. Not where that says where an object lies: another
+    process would compute another identity, and never find what this one stored."""
+    if isinstance(value, (set, frozenset)):
+        return sorted(str(_plain(item)) for item in value)
+    said = str(value)
+    if re.search(r"\bat 0x[0-9a-fA-F]+", said):
+        raise ArgumentError(
+            f"identity: config: {said} is another one in each process: say it in plain values"
+        )
+    return said
 
 
 def _coordinates(name: str, values: Any) -> tuple[int, ...]:

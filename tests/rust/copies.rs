@@ -15,7 +15,7 @@ use hicache_core::transfer::plan::Plan;
 use proptest::prelude::*;
 
 /// Under Miri everything takes a thousand times as long.
-const CASES: u32 = if cfg!(miri) { 6 } else { 400 };
+const CASES: u32 = if cfg!(miri) { 2 } else { 400 };
 
 /// Pages as (device, host) slots: strangers, and neighbours that become one run.
 const OUT: [(u32, u32); 4] = [(5, 0), (1, 3), (2, 4), (3, 1)];

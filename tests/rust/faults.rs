@@ -28,9 +28,9 @@ fn stored_stamps(rig: &Rig, store: &FaultStore, tokens: &[i32]) -> usize {
     pages.inspect(|(page, bytes)| assert_eq!(*bytes, rig.stamp(tokens, *page), "page {page}")).count()
 }
 
-/// C8: a page whose backup hasn't landed keeps its device slot; nobody else can overwrite it.
+/// A page whose backup hasn't landed keeps its device slot; nobody else can overwrite it.
 #[test]
-fn c8_device_slots_stay_while_a_backup_reads_them() {
+fn device_slots_stay_while_a_backup_reads_them() {
     let mut rig = Rig::new(Shape { device: 6, ..Shape::default() }, None);
     rig.gate.shut(Direction::Out);
     rig.serve(&TOKENS);
@@ -76,9 +76,9 @@ fn a_load_under_way_keeps_both_sides() {
     rig.drained();
 }
 
-/// C1: what was queued is what gets stored, whatever the tree looks like when it lands.
+/// What was queued is what gets stored, whatever the tree looks like when it lands.
 #[test]
-fn c1_a_split_while_a_backup_waits_loses_no_page() {
+fn a_split_while_a_backup_waits_loses_no_page() {
     let store = store();
     let mut rig = Rig::new(Shape::default(), Some(&store));
     rig.gate.shut(Direction::Out);
@@ -95,10 +95,10 @@ fn c1_a_split_while_a_backup_waits_loses_no_page() {
     rig.drained();
 }
 
-/// G1, G4: a store that panics on a write gets the next ones all the same; a write that fails is tried once
+/// A store that panics on a write gets the next ones all the same; a write that fails is tried once
 /// more, and only one that fails twice is lost.
 #[test]
-fn g1_a_panic_loses_its_batch_and_nothing_else() {
+fn a_panic_loses_its_batch_and_nothing_else() {
     for (panics, calls, stored) in [(2..=2, 6, 10), (2..=3, 6, 8)] {
         let store = store();
         store.plan(move |_, call| if panics.contains(&call) { Fault::Panic } else { Fault::None });

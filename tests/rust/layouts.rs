@@ -105,9 +105,9 @@ fn a_layout_has_a_name_and_a_size_that_fits() {
     }
 }
 
-/// RG-12: device [5,1,3] → host [0,2,1] → store → host [2,0,1] → device [0,4,2], for each pair of layouts.
+/// Device [5,1,3] → host [0,2,1] → store → host [2,0,1] → device [0,4,2], for each pair of layouts.
 #[test]
-fn rg12_pages_travel_through_every_tier() {
+fn pages_travel_through_every_tier() {
     for shape in SHAPES {
         for (from, to) in KINDS.into_iter().flat_map(|from| KINDS.map(|to| (from, to))) {
             let dir = tempfile::tempdir().unwrap();
@@ -167,6 +167,7 @@ fn a_cache_over_plain_memory_moves_all_pools() {
             device_slots: 4,
             engine_owns_slots: false,
             host_slots: 4,
+            eviction: "lru".into(),
             layout: kind,
             memory: SlabOptions::default(),
             copies: CpuOptions::default(),

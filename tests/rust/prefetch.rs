@@ -57,9 +57,9 @@ fn nothing_is_asked_for_when_all_is_known_or_too_short() {
     assert_eq!(store.calls(Verb::Exists), 1);
 }
 
-/// D8: the first page that fails cuts what is usable; its slot and those after it come back.
+/// The first page that fails cuts what is usable; its slot and those after it come back.
 #[test]
-fn d8_the_first_failing_page_cuts() {
+fn the_first_failing_page_cuts() {
     for outcome in [Outcome::Failed, Outcome::Absent, Outcome::Corrupt, Outcome::Cancelled] {
         let (mut rig, store) = stored(Shape::default(), &TOKENS[..8]);
         store.spoil(keys(&rig, &TOKENS)[2], outcome);
@@ -74,9 +74,9 @@ fn d8_the_first_failing_page_cuts() {
     }
 }
 
-/// D10: whatever becomes of a batch, no slot comes back twice (the books see it) and none is lost.
+/// Whatever becomes of a batch, no slot comes back twice (the books see it) and none is lost.
 #[test]
-fn d10_every_outcome_gives_slots_back_once() {
+fn every_outcome_gives_slots_back_once() {
     let faults = [
         Fault::None,
         Fault::Answer(Outcome::Failed),
@@ -98,9 +98,9 @@ fn d10_every_outcome_gives_slots_back_once() {
     }
 }
 
-/// F4: the host has room for four of six pages; four come in.
+/// The host has room for four of six pages; four come in.
 #[test]
-fn f4_as_many_come_in_as_there_is_room_for() {
+fn as_many_come_in_as_there_is_room_for() {
     let (mut rig, _store) = stored(Shape { host: 4, ..Shape::default() }, &TOKENS);
     let hit = rig.fetch(&TOKENS);
     assert_eq!(rig.view(hit).usable, 4);
@@ -110,7 +110,7 @@ fn f4_as_many_come_in_as_there_is_room_for() {
 
 /// The pages to hang the new ones below must not be what makes room for them.
 #[test]
-fn f4_room_is_not_made_of_what_the_prefetch_continues() {
+fn room_is_not_made_of_what_the_prefetch_continues() {
     let (mut rig, _store) = stored(Shape { host: 5, ..Shape::default() }, &TOKENS);
     let first = rig.fetch(&TOKENS[..8]);
     assert_eq!(rig.view(first).usable, 4);
@@ -120,9 +120,9 @@ fn f4_room_is_not_made_of_what_the_prefetch_continues() {
     assert_eq!(usable(&mut rig, hit, &TOKENS), 5);
 }
 
-/// F5, F8: a prefetch that can't succeed ends, each time, and the request goes on without.
+/// A prefetch that can't succeed ends, each time, and the request goes on without.
 #[test]
-fn f8_a_doomed_prefetch_ends() {
+fn a_doomed_prefetch_ends() {
     let (mut rig, store) = stored(Shape::default(), &TOKENS);
     store.plan(|verb, _| if verb == Verb::Get { Fault::Answer(Outcome::Failed) } else { Fault::None });
     for _ in 0..3 {
@@ -135,9 +135,9 @@ fn f8_a_doomed_prefetch_ends() {
     rig.drained();
 }
 
-/// F9: what a match promised may be gone at load: less, and no error.
+/// What a match promised may be gone at load: less, and no error.
 #[test]
-fn f9_eviction_between_match_and_load() {
+fn eviction_between_match_and_load() {
     for (tier, gone) in [(Tier::Device, 3), (Tier::Host, 2), (Tier::Host, 6), (Tier::Device, 6)] {
         let mut rig = Rig::new(Shape::default(), None);
         rig.serve(&TOKENS);
@@ -160,7 +160,7 @@ fn f9_eviction_between_match_and_load() {
 
 /// A match that found less than there is now finds the rest at load.
 #[test]
-fn f9_a_load_may_find_more_than_the_match() {
+fn a_load_may_find_more_than_the_match() {
     let mut rig = Rig::new(Shape::default(), None);
     let early = rig.find(&TOKENS);
     rig.serve(&TOKENS);
@@ -170,9 +170,9 @@ fn f9_a_load_may_find_more_than_the_match() {
     rig.drained();
 }
 
-/// RG-5 for write-through: the room for a load is never made of the pages it loads.
+/// The room for a load is never made of the pages it loads.
 #[test]
-fn rg5_load_back_against_eviction() {
+fn load_back_against_eviction() {
     let (a, b) = ([1, 2, 3, 4], [5, 6, 7, 8]);
     let store = Arc::new(FaultStore::default());
     store.plan(|verb, _| if verb == Verb::Put { Fault::Hang } else { Fault::None });
@@ -195,9 +195,9 @@ fn rg5_load_back_against_eviction() {
     rig.drained();
 }
 
-/// RG-5 (b): the whole host is held by a load that hasn't landed; the device still gives up pages.
+/// The whole host is held by a load that hasn't landed; the device still gives up pages.
 #[test]
-fn rg5_a_host_without_room_is_no_error() {
+fn a_host_without_room_is_no_error() {
     let mut rig = Rig::new(Shape { page: 1, device: 8, host: 4, ..Shape::default() }, None);
     rig.serve(&[1, 2, 3, 4]);
     rig.settle();
@@ -216,9 +216,9 @@ fn rg5_a_host_without_room_is_no_error() {
     rig.drained();
 }
 
-/// RG-8: however far a prefetch is when its request leaves, nothing stays, and the next one works.
+/// However far a prefetch is when its request leaves, nothing stays, and the next one works.
 #[test]
-fn rg8_an_abort_leaves_nothing() {
+fn an_abort_leaves_nothing() {
     let tokens: Vec<i32> = (0..200).collect();
     let (mut rig, store) = stored(Shape { device: 128, host: 128, ..Shape::default() }, &tokens);
     for round in 0..50 {

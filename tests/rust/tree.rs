@@ -40,7 +40,7 @@ fn late_hashing_gives_the_same_chain() {
     late.check().unwrap();
 }
 
-/// H-12: a chain never restarts in the middle, so that a key never claims a prefix that it doesn't cover.
+/// A chain never restarts in the middle, so that a key never claims a prefix that it doesn't cover.
 #[test]
 fn a_late_chain_starts_at_the_beginning() {
     let size = PageSize::new(1).unwrap();

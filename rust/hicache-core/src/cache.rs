@@ -8,6 +8,7 @@ use crate::flights::Flights;
 use crate::hit::Hit;
 use crate::host::SlotPool;
 use crate::ids::{HitId, Slot, Tier};
+use crate::policy::{self, Eviction};
 use crate::reader::{self, Publisher, Reader};
 use crate::stats::Stats;
 use crate::transfer::{Direction, Progress};
@@ -65,6 +66,20 @@ impl HiCache {
     /// # Errors
     /// Names the field of the configuration that can't be meant.
     pub fn new(config: Config, executor: Executor, storage: bool) -> Result<Self> {
+        let policy = policy::by_name(&config.eviction)?;
+        Self::with_policy(config, executor, storage, policy)
+    }
+
+    /// The same with a policy of one's own, whatever the configuration names.
+    ///
+    /// # Errors
+    /// Names the field of the configuration that can't be meant.
+    pub fn with_policy(
+        config: Config,
+        executor: Executor,
+        storage: bool,
+        policy: Box<dyn Eviction>,
+    ) -> Result<Self> {
         config.check()?;
         if storage && config.host_slots == 0 {
             return argument("host", "storage needs a host tier: pages pass through it");
@@ -77,7 +92,7 @@ impl HiCache {
         };
         Ok(Self {
             storage,
-            tree: Tree::new(config.words()?, storage),
+            tree: Tree::with_policy(config.words()?, storage, &[], policy),
             device,
             host: SlotPool::new(config.host_slots),
             hits: HashMap::new(),

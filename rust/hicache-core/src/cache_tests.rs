@@ -38,6 +38,7 @@ fn cache() -> (HiCache, HitId) {
         device_slots: 8,
         engine_owns_slots: false,
         host_slots: 8,
+        eviction: "lru".into(),
         layout: LayoutKind::PageUnified,
         memory: SlabOptions::default(),
         copies: CpuOptions::default(),
@@ -69,20 +70,20 @@ fn c1_device_slots() {
     // A page's slot that the pool thinks is with the engine.
     let (mut cache, hit) = cache();
     let slot = cache.hit_slots(hit).unwrap()[0];
-    cache.device.displace(slot);
+    cache.device.displace(&[slot]);
     objects(&cache, "C1");
 
     // A slot that is placed without a page.
     let (mut cache, _) = self::cache();
     let slot = cache.device.take(1).unwrap()[0];
-    cache.device.place(slot);
+    cache.device.place(&[slot]);
     objects(&cache, "C1");
 }
 
 #[test]
 fn c2_host_slots() {
     let (mut cache, _) = cache();
-    cache.host.displace(Slot(0));
+    cache.host.displace(&[Slot(0)]);
     objects(&cache, "C2");
 }
 

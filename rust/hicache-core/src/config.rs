@@ -26,6 +26,8 @@ pub struct Config {
     pub engine_owns_slots: bool,
     /// Host slots of every pool; 0: no host tier.
     pub host_slots: u32,
+    /// Which pages a full tier gives up: a policy's name.
+    pub eviction: String,
     /// Order of axes in host memory.
     pub layout: LayoutKind,
     /// Where the host tier's memory comes from.
@@ -80,6 +82,7 @@ impl Config {
                 format!("must be 1 to {MAX_QUEUE} batches, got {}", self.write_queue),
             );
         }
+        crate::policy::by_name(&self.eviction)?;
         positive("prefetch_deadline", self.prefetch_deadline)?;
         positive("store_deadline", self.store_deadline)
     }

@@ -93,6 +93,11 @@ impl Namespace {
         Some(Digest(sha.finalize().into()))
     }
 
+    /// Whether it has no field at all.
+    pub(crate) const fn is_plain(&self) -> bool {
+        self.extra_key.is_none() && self.salt.is_none() && self.adapter.is_none()
+    }
+
     /// The same namespace in the one form that the tree compares: an empty salt is no salt.
     #[must_use]
     pub fn canonical(&self) -> Cow<'_, Self> {

@@ -1,7 +1,8 @@
 //! A request's hit: what a match found, what is still being fetched, and what it holds.
 
 use crate::hash::Digest;
-use crate::page::OwnedTokens;
+use crate::page::{OwnedTokens, PageSize, Tokens};
+use crate::policy::Request;
 use crate::tree::PinId;
 use std::ops::Range;
 use std::sync::Arc;
@@ -10,6 +11,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// One request's hit.
 #[derive(Debug)]
 pub(crate) struct Hit {
+    /// What the eviction policy is told at its end.
+    pub request: Request,
     /// Soft until loaded, then on the device.
     pub pin: PinId,
     /// While waiting: soft too, where the pages of the tier end that holds less of the path.
@@ -24,6 +27,26 @@ pub(crate) struct Hit {
     /// Pages that this hit's prefetch put on the host.
     pub stored: Range<u32>,
     pub fetch: Option<Fetch>,
+    pub keys: Keys,
+}
+
+/// Digests of pages of a hit's rest, from page `at` on, that were computed to ask the store for them.
+#[derive(Debug, Default)]
+pub(crate) struct Keys {
+    pub at: u32,
+    /// Of the page before.
+    pub prior: Option<Digest>,
+    pub digests: Vec<Digest>,
+}
+
+impl Keys {
+    /// The digests of pages that begin after `depth` pages, of which the last one has the digest `before`;
+    /// none if these continue something else.
+    pub fn after(&self, depth: u32, before: Option<Digest>) -> &[Digest] {
+        let Some(skip) = depth.checked_sub(self.at).map(|skip| skip as usize) else { return &[] };
+        let known = skip.checked_sub(1).map_or(self.prior, |last| self.digests.get(last).copied());
+        if known == before { self.digests.get(skip..).unwrap_or_default() } else { &[] }
+    }
 }
 
 /// A prefetch under way.
@@ -34,14 +57,28 @@ pub(crate) struct Fetch {
     /// When the wait ends, whatever has come.
     pub deadline: f64,
     pub cancel: Arc<AtomicBool>,
-    /// Keys asked for, from page `at` on.
-    pub digests: Vec<Digest>,
+    /// Pages before those that were asked for.
     pub at: u32,
     /// Batches that have not been applied yet.
     pub open: usize,
 }
 
 impl Hit {
+    /// Digests that are known already of the pages of `tokens`, which follow `depth` pages of which the last
+    /// one has the digest `before`.
+    pub fn digests(
+        &self,
+        depth: u32,
+        before: Option<Digest>,
+        tokens: Tokens<'_>,
+        size: PageSize,
+    ) -> &[Digest] {
+        let known = self.keys.after(depth, before);
+        let Some(at) = depth.checked_sub(self.rest_at).filter(|_| !known.is_empty()) else { return &[] };
+        let same = size.pages(tokens.common_from(&self.rest, at as usize * size.tokens()));
+        &known[..same.min(known.len())]
+    }
+
     /// Ends the wait: what arrives from now on is given back.
     pub fn stop_fetch(&mut self) {
         if let Some(fetch) = self.fetch.take() {

@@ -3,6 +3,7 @@
 //! Knows nothing of what they name. On error: nothing here fails.
 
 /// The place of one page in one pool of one tier.
+#[repr(transparent)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Slot(pub u32);
 

@@ -4,12 +4,17 @@
 //! so that a call costs little more than reading the key. On error: nothing here fails.
 #![expect(clippy::inline_always, reason = "what isn't inlined is compiled for the oldest machine")]
 
+use crate::ids::Slot;
 use multiversion::multiversion;
 
 /// Tokens that are compared between two looks at the result.
 const STRIDE: usize = 32;
 /// The same near the end, or near the first difference.
 const SHORT: usize = 8;
+
+/// Tokens from which on alignment counts, and to how many bytes.
+const LONG: usize = 256;
+const ALIGNED: usize = 32;
 
 /// A token as a 64-bit word; a negative one becomes a word that no token has.
 pub(crate) trait Word: Copy {
@@ -58,7 +63,18 @@ against!(i32, u64, u64; u32, u64, u64; i64, u64, u64; u64, u64, u64);
 #[multiversion(targets("x86_64+avx2"))]
 pub(crate) fn common<A: Against<B>, B: Copy>(tokens: &[A], stored: &[B]) -> usize {
     let most = tokens.len().min(stored.len());
-    let (tokens, stored) = (&tokens[..most], &stored[..most]);
+    // A wide load across two lines costs a third of the whole: the caller's tokens, which may be the wider
+    // ones, are read from where the next load begins.
+    let head = if most > LONG { tokens.as_ptr().align_offset(ALIGNED).min(most) } else { 0 };
+    if equal_runs::<A, B, 1>(&tokens[..head], &stored[..head]) < head {
+        return equal_runs::<A, B, 1>(tokens, stored);
+    }
+    head + common_aligned(&tokens[head..most], &stored[head..most])
+}
+
+#[inline(always)]
+fn common_aligned<A: Against<B>, B: Copy>(tokens: &[A], stored: &[B]) -> usize {
+    let most = tokens.len();
     let mut at = STRIDE * equal_runs::<A, B, STRIDE>(tokens, stored);
     let rest = most - at;
     if rest == 0 {
@@ -85,6 +101,17 @@ fn equal_runs<A: Against<B>, B: Copy, const N: usize>(tokens: &[A], stored: &[B]
     equal.count()
 }
 
+/// Whether numbers follow one another.
+#[multiversion(targets("x86_64+avx2"))]
+pub(crate) fn in_a_row(slots: &[Slot]) -> bool {
+    let Some(first) = slots.first().map(|slot| slot.0) else { return false };
+    let mut strides = slots.chunks(STRIDE).zip((0_u32..).step_by(STRIDE));
+    strides.all(|(stride, before)| {
+        let expected = stride.iter().zip((0_u32..).map(|at| first.wrapping_add(before + at)));
+        expected.fold(0, |differs, (slot, number)| differs | (slot.0 ^ number)) == 0
+    })
+}
+
 /// All tokens laid over each other: its highest bit tells whether one is negative, its upper half whether
 /// one is wide.
 #[multiversion(targets("x86_64+avx2"))]
@@ -92,11 +119,11 @@ pub(crate) fn overlay<A: Word>(tokens: &[A]) -> u64 {
     tokens.iter().fold(0, |bits, &token| bits | token.word())
 }
 
-/// The lower halves.
+/// Appends the lower halves.
 #[multiversion(targets("x86_64+avx2"))]
 #[expect(clippy::cast_possible_truncation, reason = "the lower half is asked for")]
-pub(crate) fn lower<A: Word>(tokens: &[A]) -> Vec<u32> {
-    tokens.iter().map(|&token| token.word() as u32).collect()
+pub(crate) fn lower<A: Word>(tokens: &[A], to: &mut Vec<u32>) {
+    to.extend(tokens.iter().map(|&token| token.word() as u32));
 }
 
 /// A hash of all the words. Pairs are multiplied independently of each other, each under its own key.

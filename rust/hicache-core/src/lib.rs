@@ -6,6 +6,7 @@
 //! | match, prefetch, load, insert, backup, evict, poll, release | `path/*.rs`, one each |
 //! | what the verbs decided; who carries it out | `command`, `executor` |
 //! | the index | `tree/` |
+//! | which leaf of it goes next | `policy/` |
 //! | host memory: slots, layout, region | `host/` |
 //! | copies between device and host | `transfer/` |
 //! | pages outside of memory | `storage/` |
@@ -32,9 +33,11 @@ mod key;
 mod lanes;
 pub mod page;
 mod path;
+pub mod policy;
 pub mod pool;
 pub mod reader;
 pub mod replay;
+mod segments;
 mod sha;
 pub mod stats;
 pub mod storage;

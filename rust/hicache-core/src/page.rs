@@ -143,7 +143,7 @@ impl Tokens<'_> {
 
     /// A copy in 32 bits each, if all fit.
     pub fn narrow(self) -> Option<Vec<u32>> {
-        each_width!(self, s => u32::try_from(lanes::overlay(s)).is_ok().then(|| lanes::lower(s)))
+        each_width!(self, s => u32::try_from(lanes::overlay(s)).is_ok().then(|| lowered(s)))
     }
 
     /// Tokens that both runs begin with. A negative token equals none.
@@ -183,11 +183,17 @@ impl Tokens<'_> {
     /// An owned copy, narrow where all tokens fit.
     pub fn to_owned(self) -> OwnedTokens {
         each_width!(self, s => if lanes::overlay(s) <= NARROW_MAX {
-            OwnedTokens::Narrow(lanes::lower(s))
+            OwnedTokens::Narrow(lowered(s))
         } else {
             OwnedTokens::Wide(s.iter().map(|token| token.word()).collect())
         })
     }
+}
+
+fn lowered<A: Word>(tokens: &[A]) -> Vec<u32> {
+    let mut lower = Vec::with_capacity(tokens.len());
+    lanes::lower(tokens, &mut lower);
+    lower
 }
 
 /// The tree's own copy of tokens: 4 bytes each where all of them fit, else 8.
@@ -220,29 +226,43 @@ impl OwnedTokens {
     /// Keeps the first `tokens`.
     pub fn truncate(&mut self, tokens: usize) {
         match self {
-            Self::Narrow(v) => {
-                v.truncate(tokens);
-                v.shrink_to_fit();
-            }
-            Self::Wide(v) => {
-                v.truncate(tokens);
-                v.shrink_to_fit();
-            }
+            Self::Narrow(v) => shorten(v, tokens),
+            Self::Wide(v) => shorten(v, tokens),
         }
     }
 
-    /// Cuts off and returns the first `tokens`; the rest stays.
-    #[must_use]
-    pub fn split_head(&mut self, tokens: usize) -> Self {
+    /// Appends tokens, if they are as wide as those that are there; else false, and nothing was appended.
+    /// No room is made beyond `most` tokens.
+    pub(crate) fn push(&mut self, tail: Tokens<'_>, most: usize) -> bool {
+        let narrow = each_width!(tail, s => lanes::overlay(s) <= NARROW_MAX);
         match self {
-            Self::Narrow(v) => {
-                let tail = v.split_off(tokens);
-                Self::Narrow(std::mem::replace(v, tail))
+            Self::Narrow(v) if narrow => {
+                make_room(v, tail.len(), most);
+                each_width!(tail, s => lanes::lower(s, v));
             }
-            Self::Wide(v) => {
-                let tail = v.split_off(tokens);
-                Self::Wide(std::mem::replace(v, tail))
+            Self::Wide(v) if !narrow => {
+                make_room(v, tail.len(), most);
+                tail.for_each(|token| v.push(token));
             }
+            _ => return false,
         }
+        true
+    }
+}
+
+/// Makes room for more items: for twice as many as there are, but not for more than `most` if they don't
+/// need it.
+pub(crate) fn make_room<T>(items: &mut Vec<T>, more: usize, most: usize) {
+    let (len, need) = (items.len(), items.len() + more);
+    if items.capacity() < need {
+        items.reserve_exact(need.max((2 * len).min(most)) - len);
+    }
+}
+
+/// Keeps the first `count`; memory goes back when half of it is unused, so that what is kept rarely moves.
+pub(crate) fn shorten<T>(items: &mut Vec<T>, count: usize) {
+    items.truncate(count);
+    if items.len() < items.capacity() / 2 {
+        items.shrink_to_fit();
     }
 }

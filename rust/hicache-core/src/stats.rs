@@ -33,6 +33,8 @@ pub struct Stats {
     pub stored_pages: u64,
     /// Pages that the store failed to write, twice.
     pub store_failed_pages: u64,
+    /// Pages whose digest was computed; a page whose digest is known is never hashed again.
+    pub hashed_pages: u64,
     /// Pages asked for by prefetches.
     pub prefetch_asked_pages: u64,
     /// Pages that prefetches put on the host.

@@ -8,7 +8,7 @@ use crate::load::{Load, seconds};
 use crate::pools::{self, CopiesArgument, HostArgument, MemoryArgument, PoolArgument};
 use crate::process::Origin;
 use crate::reader::Reader;
-use crate::tokens::{TokenBuffer, slot_bytes, slots};
+use crate::tokens::{SlotBuffer, TokenBuffer, slot_bytes, slots};
 use hicache_core::hash::Namespace;
 use hicache_core::host::SlabOptions;
 use hicache_core::identity::Fingerprint;
@@ -61,8 +61,8 @@ impl Drop for Cache {
 #[pymethods]
 impl Cache {
     #[new]
-    #[pyo3(signature = (*, page_size, bigrams, pools, memory, keep, device_slots, engine_owns_slots, host, copies,
-        storage, identity, io_threads, write_queue, prefetch_deadline, store_deadline, prefetch_threshold))]
+    #[pyo3(signature = (*, page_size, bigrams, pools, memory, keep, device_slots, engine_owns_slots, eviction, host,
+        copies, storage, identity, io_threads, write_queue, prefetch_deadline, store_deadline, prefetch_threshold))]
     #[allow(
         clippy::too_many_arguments,
         clippy::needless_pass_by_value,
@@ -77,6 +77,7 @@ impl Cache {
         keep: Option<Py<PyAny>>,
         device_slots: u32,
         engine_owns_slots: bool,
+        eviction: String,
         host: HostArgument,
         copies: CopiesArgument,
         storage: Option<&str>,
@@ -99,6 +100,7 @@ impl Cache {
             device_slots,
             engine_owns_slots,
             host_slots,
+            eviction,
             layout: layout.parse().or_raise(py)?,
             memory: SlabOptions { shared, prefault_threads, node },
             copies: pools::copies(&copies).or_raise(py)?,
@@ -173,7 +175,7 @@ impl Cache {
     }
 
     fn hit_slots<'py>(&self, py: Python<'py>, hit: u64) -> PyResult<Bound<'py, PyByteArray>> {
-        slot_bytes(py, &self.core.hit_slots(HitId(hit)).or_raise(py)?)
+        Ok(slot_bytes(py, &self.core.hit_slots(HitId(hit)).or_raise(py)?))
     }
 
     fn prefetch(&mut self, py: Python<'_>, hit: u64) -> PyResult<bool> {
@@ -190,14 +192,14 @@ impl Cache {
         let given = given.map(|given| slots(given, "slots")).transpose()?;
         let hits: Vec<HitId> = hits.into_iter().map(HitId).collect();
         let core = self.core(py)?;
-        let loaded = core.load(&hits, given.as_deref()).or_raise(py)?;
+        let loaded = core.load(&hits, given.as_ref().map(SlotBuffer::get)).or_raise(py)?;
         let progress = Arc::clone(core.progress(Direction::In));
-        Ok((Load::new(loaded.ticket, progress), slot_bytes(py, &loaded.unused)?))
+        Ok((Load::new(loaded.ticket, progress), slot_bytes(py, &loaded.unused)))
     }
 
     fn allocate<'py>(&mut self, py: Python<'py>, pages: usize) -> PyResult<Option<Bound<'py, PyByteArray>>> {
         let slots = self.core(py)?.allocate(pages).or_raise(py)?;
-        slots.map(|slots| slot_bytes(py, &slots)).transpose()
+        Ok(slots.map(|slots| slot_bytes(py, &slots)))
     }
 
     fn insert<'py>(
@@ -209,13 +211,14 @@ impl Cache {
     ) -> PyResult<(u32, Bound<'py, PyByteArray>, Bound<'py, PyByteArray>)> {
         let buffer = TokenBuffer::get(tokens, "tokens")?;
         let given = slots(given, "slots")?;
-        let done = self.core(py)?.insert(HitId(hit), buffer.view(), &given).or_raise(py)?;
-        Ok((done.depth, slot_bytes(py, &done.slots)?, slot_bytes(py, &done.duplicates)?))
+        let given = given.get();
+        let done = self.core(py)?.insert(HitId(hit), buffer.view(), given).or_raise(py)?;
+        Ok((done.depth, slot_bytes(py, &done.slots), slot_bytes(py, &given[..done.duplicates])))
     }
 
     fn free(&mut self, py: Python<'_>, given: &Bound<'_, PyAny>) -> PyResult<()> {
         let given = slots(given, "slots")?;
-        self.core(py)?.free(&given).or_raise(py)
+        self.core(py)?.free(given.get()).or_raise(py)
     }
 
     fn backup(&mut self, py: Python<'_>, hit: u64) -> PyResult<usize> {
@@ -225,7 +228,7 @@ impl Cache {
     fn evict<'py>(&mut self, py: Python<'py>, host: bool, pages: usize) -> PyResult<Bound<'py, PyByteArray>> {
         let tier = if host { Tier::Host } else { Tier::Device };
         let slots = self.core(py)?.evict(tier, pages).or_raise(py)?;
-        slot_bytes(py, &slots)
+        Ok(slot_bytes(py, &slots))
     }
 
     fn ready(&mut self, py: Python<'_>) -> PyResult<Counts> {

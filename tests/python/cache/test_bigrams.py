@@ -42,7 +42,7 @@ def matched(cache: HiCache, tokens: list[int]) -> int:
     return found
 
 
-def test_rg4_a_page_of_pairs_needs_one_token_more() -> None:
+def test_a_page_of_pairs_needs_one_token_more() -> None:
     with cache_of(64) as cache:
         tokens = list(range(100, 165))
         serve(cache, tokens)

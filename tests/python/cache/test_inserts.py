@@ -78,7 +78,7 @@ def test_twins_share_the_first_ones_pages(engine: Engine) -> None:
 
 
 def test_duplicates_are_named_and_stay_out_until_they_are_freed(engine: Engine) -> None:
-    """A7: slots 5, 6 for what the tree has in 0, 1."""
+    """Slots 5, 6 for what the tree has in 0, 1."""
     first, second = started(engine, EIGHT[:4]), started(engine, EIGHT[:4])
     slots = engine.cache.allocate(4)
     assert slots is not None
@@ -100,7 +100,7 @@ def test_duplicates_are_named_and_stay_out_until_they_are_freed(engine: Engine) 
 
 
 def test_pages_on_the_host_alone_adopt_new_slots(engine: Engine) -> None:
-    """A8: a host-only page takes the given slot, which may not be freed any more."""
+    """A host-only page takes the given slot, which may not be freed any more."""
     engine.finish(engine.run(EIGHT[:6]))
     assert engine.cache.drain(10)
     assert len(engine.cache.evict(3)) == 3

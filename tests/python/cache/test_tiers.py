@@ -95,7 +95,7 @@ def test_a_new_process_reads_what_the_old_one_wrote(tmp_path: Path, writes: str,
 )
 @pytest.mark.parametrize("page_size", [1, 2])
 def test_every_tier_and_back(tmp_path: Path, layout: str, shape: Shape, page_size: int) -> None:
-    """RG-12: other slots in every tier, and each byte is where it was."""
+    """Other slots in every tier, and each byte is where it was."""
     engine = make(page_size, layout=layout, shape=shape, store=tmp_path)
     persist(engine, [9] * page_size)
     persist(engine, EIGHT)
@@ -117,7 +117,7 @@ def test_every_tier_and_back(tmp_path: Path, layout: str, shape: Shape, page_siz
 
 
 def test_a_page_has_the_bytes_that_its_shape_says(tmp_path: Path) -> None:
-    """RG-12: fp16, 2 layers, P=2, 2 heads of 4: 128 bytes, behind the same header for all."""
+    """Fp16, 2 layers, P=2, 2 heads of 4: 128 bytes, behind the same header for all."""
     sizes = {}
     for name, shape in {"plain": Shape(), "side": Shape(side=24), "k8": Shape(k_size=8)}.items():
         persist(make(2, shape=shape, store=tmp_path / name), EIGHT[:2])
@@ -128,7 +128,6 @@ def test_a_page_has_the_bytes_that_its_shape_says(tmp_path: Path) -> None:
 
 
 def test_an_idle_engine_only_polls_and_all_is_stored(tmp_path: Path) -> None:
-    """RG-6."""
     engine = make(2, store=tmp_path)
     engine.finish(engine.run(EIGHT))
     deadline = time.monotonic() + 1
@@ -140,7 +139,7 @@ def test_an_idle_engine_only_polls_and_all_is_stored(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("other", [torch.float16, torch.float8_e4m3fn, torch.int8, torch.uint16])
 def test_dtypes_share_nothing(tmp_path: Path, other: torch.dtype) -> None:
-    """RG-9, also where a row of each has the same number of bytes."""
+    """Also where a row of each has the same number of bytes."""
     same_model = ModelIdentity(model="m")
     persist(make(2, store=tmp_path, shape=Shape(dtype=torch.bfloat16), identity=same_model), EIGHT)
     size = 4 * 2 // other.itemsize
@@ -177,7 +176,7 @@ def test_page_sizes_share_nothing(tmp_path: Path) -> None:
 
 
 def test_ranks_read_their_own_pages_in_one_directory(tmp_path: Path) -> None:
-    """RG-9. The stamps of the two differ by a namespace that the cache is not told."""
+    """The stamps of the two differ by a namespace that the cache is not told."""
     for again in (False, True):
         for rank in (0, 1):
             engine = make(2, store=tmp_path, identity=ModelIdentity(model="m", rank=(rank,), world=(2,)))
@@ -194,7 +193,7 @@ def test_ranks_read_their_own_pages_in_one_directory(tmp_path: Path) -> None:
 
 
 def test_equal_tokens_at_other_places_are_other_pages(tmp_path: Path) -> None:
-    """RG-9: [7, 7, 7, 7] with P=1."""
+    """[7, 7, 7, 7] with P=1."""
     persist(make(1, store=tmp_path), [7, 7, 7, 7])
     names = [f"{file.parent.name}{file.name}" for file in store_files(tmp_path)]
     assert (len(names), {len(name) for name in names}) == (4, {64})
@@ -202,7 +201,7 @@ def test_equal_tokens_at_other_places_are_other_pages(tmp_path: Path) -> None:
 
 
 def test_a_continuation_is_stored_under_its_whole_prefix(tmp_path: Path) -> None:
-    """RG-9: [1..4], then [5..8], persisted as [1..8]."""
+    """[1..4], then [5..8], persisted as [1..8]."""
     engine = make(2, store=tmp_path)
     request = engine.match([1, 2, 3, 4, 5, 6, 7, 8])
     engine.load(request)

@@ -1,4 +1,4 @@
-"""Replay beside a naive model, the article's workload, and the figures known for real traces (RG-15)."""
+"""Replay beside a naive model, the article's workload, and the figures known for real traces."""
 
 from __future__ import annotations
 

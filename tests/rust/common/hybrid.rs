@@ -1,8 +1,9 @@
 //! A naive model of a tree with components: every page's slots in a map, usability straight from its definition.
 
 use super::Seeded;
+use super::pools::Pools;
 use hicache_core::hash::Namespace;
-use hicache_core::ids::{Slot, Tier};
+use hicache_core::ids::Tier;
 use hicache_core::page::{PageSize, Tokens};
 use hicache_core::tree::{Component, Evicted, Hold, PinId, Place, Tree};
 use std::collections::BTreeMap;
@@ -10,32 +11,26 @@ use std::collections::BTreeMap;
 type Key = Vec<i32>;
 
 /// What one page has: a slot per tier of FULL and of each component.
-#[derive(Clone, Debug)]
-struct Page {
+#[derive(Clone, Debug, PartialEq)]
+pub struct Page {
     full: [Option<u32>; 2],
     parts: Vec<[Option<u32>; 2]>,
 }
 
 pub struct Model {
     size: usize,
-    tree: Tree,
-    pages: BTreeMap<Key, Page>,
+    pub tree: Tree,
+    pub pages: BTreeMap<Key, Page>,
     pins: Vec<(PinId, Key, Tier)>,
-    made: u32,
+    pools: Pools,
     random: Seeded,
 }
 
 impl Model {
-    pub fn new(size: u32, components: &[Component], seed: u64) -> Self {
-        let tree = Tree::with_components(PageSize::new(size).unwrap(), true, components);
-        let size = size as usize;
-        Self { size, tree, pages: BTreeMap::new(), pins: Vec::new(), made: 0, random: Seeded(seed) }
-    }
-
-    fn fresh(&mut self, count: usize) -> Vec<Slot> {
-        let first = self.made;
-        self.made += u32::try_from(count).unwrap();
-        (first..self.made).map(Slot).collect()
+    pub fn new(size: u32, components: &[Component], seed: u64, hashing: bool) -> Self {
+        let tree = Tree::with_components(PageSize::new(size).unwrap(), hashing, components);
+        let (size, pools, random) = (size as usize, Pools::default(), Seeded(seed));
+        Self { size, tree, pages: BTreeMap::new(), pins: Vec::new(), pools, random }
     }
 
     fn prefix(&self, key: &[i32], pages: usize) -> Key {
@@ -90,8 +85,9 @@ impl Model {
     fn insert(&mut self, key: &[i32]) {
         let (root, held) = self.held_root();
         let pages = key.len() / self.size;
-        let slots = self.fresh(pages);
+        let slots = self.pools.take(None, Tier::Device, pages);
         let done = self.tree.extend(root, Tokens::I32(key), Tier::Device, &slots);
+        self.pools.give(None, Tier::Device, &done.duplicates(&slots));
         for n in 1..=pages {
             let parts = vec![[None; 2]; self.tree.components().len()];
             let page =
@@ -113,7 +109,7 @@ impl Model {
     }
 
     fn attach(&mut self, component: usize, tier: Tier, end: Place, key: &[i32], pages: &[u32]) {
-        let slots = self.fresh(pages.len());
+        let slots = self.pools.take(Some(component), tier, pages.len());
         let duplicates = self.tree.attach(component, tier, end, pages, &slots);
         let mut expected = Vec::new();
         for (&page, &slot) in pages.iter().zip(&slots) {
@@ -125,12 +121,13 @@ impl Model {
             own.get_or_insert(slot.0);
         }
         assert_eq!(duplicates, expected);
+        self.pools.give(Some(component), tier, &duplicates);
     }
 
     /// Copies what a tier misses of a path from the other one: FULL up to `depth`, then each component.
     fn bring(&mut self, key: &[i32], tier: Tier, depth: usize, end: Place) {
         let from = self.resident(key, tier);
-        let slots = self.fresh(depth.saturating_sub(from));
+        let slots = self.pools.take(None, tier, depth.saturating_sub(from));
         let settle = [Tree::raise, Tree::mirror][tier as usize];
         settle(&mut self.tree, end, &slots);
         for (n, slot) in (from + 1..=depth).zip(slots) {
@@ -232,8 +229,10 @@ impl Model {
     }
 
     fn take(&mut self, out: &Evicted, tier: Tier) {
-        let tier = tier as usize;
+        self.pools.give(None, tier, &out.slots);
+        let (at, tier) = (tier, tier as usize);
         for (component, slots) in out.parts.iter().enumerate() {
+            self.pools.give(Some(component), at, slots);
             for slot in slots {
                 let mut pages = self.pages.values_mut();
                 let page = pages.find(|page| page.parts[component][tier] == Some(slot.0));

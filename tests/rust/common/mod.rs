@@ -3,12 +3,17 @@
 
 pub mod bench;
 pub mod copier;
+pub mod drive;
 pub mod hybrid;
 pub mod memory;
 pub mod naive;
+pub mod parts;
+pub mod policies;
+pub mod pools;
 pub mod rig;
 pub mod side;
 pub mod store;
+pub mod storm;
 pub mod travel;
 
 /// A seeded sequence of numbers: the same on every machine.
@@ -37,4 +42,12 @@ pub fn mix(word: u64) -> u64 {
     let word = (word ^ (word >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     let word = (word ^ (word >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
     word ^ (word >> 31)
+}
+
+/// Seeds of a test's runs: `usual` many from 0 on; `PROPTEST_CASES` asks for another number and `FIRST_SEED` for
+/// others (`make fuzz`).
+pub fn seeds(usual: u64) -> std::ops::Range<u64> {
+    let number = |name: &str| std::env::var(name).ok().map(|text| text.parse().expect("a number"));
+    let first = number("FIRST_SEED").unwrap_or(0);
+    first..first + number("PROPTEST_CASES").unwrap_or(usual)
 }

@@ -9,6 +9,7 @@ use hicache_core::host::{LayoutKind, SlabOptions};
 use hicache_core::identity::Fingerprint;
 use hicache_core::ids::{Cursor, HitId, Slot, Tier};
 use hicache_core::page::{PageSize, Tokens};
+use hicache_core::policy::{Eviction, Lru};
 use hicache_core::pool::{Plane, PoolSpec};
 use hicache_core::storage::{Store, Workers};
 use hicache_core::transfer::cpu::CpuOptions;
@@ -51,6 +52,7 @@ pub fn config(shape: Shape) -> Config {
         device_slots: shape.device,
         engine_owns_slots: false,
         host_slots: shape.host,
+        eviction: "lru".into(),
         layout: shape.layout,
         memory: SlabOptions::default(),
         copies: CpuOptions::default(),
@@ -72,6 +74,10 @@ pub struct Rig {
 
 impl Rig {
     pub fn new(shape: Shape, store: Option<&Arc<FaultStore>>) -> Self {
+        Self::with_policy(shape, store, Box::new(Lru::default()))
+    }
+
+    pub fn with_policy(shape: Shape, store: Option<&Arc<FaultStore>>, policy: Box<dyn Eviction>) -> Self {
         let config = config(shape);
         let host = assemble::host_memory(&config).unwrap();
         let memory = Arc::new(Memory::new(&config, &host));
@@ -82,7 +88,7 @@ impl Rig {
         });
         let storage = workers.is_some();
         let executor = Executor::new(Box::new(gate.clone()), workers, host);
-        let cache = HiCache::new(config, executor, storage).unwrap();
+        let cache = HiCache::with_policy(config, executor, storage, policy).unwrap();
         Self { cache, memory, gate, namespace: Namespace::default(), size: shape.page as usize }
     }
 
@@ -150,7 +156,7 @@ impl Rig {
         let rest = Tokens::I32(&tokens[from * self.size..]);
         let done = self.cache.insert(hit, rest, &slots).unwrap();
         assert_eq!(done.depth as usize, from + pages);
-        self.cache.free(&done.duplicates).unwrap();
+        self.cache.free(&slots[..done.duplicates]).unwrap();
         self.books();
         true
     }

@@ -3,7 +3,7 @@
 use hicache_core::hash::Digest;
 use hicache_core::storage::{Outcome, Store};
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex};
 use std::time::Duration;
 
@@ -27,6 +27,8 @@ pub enum Fault {
     Panic,
     /// Does its work when [`FaultStore::release`] was called.
     Hang,
+    /// Does its work when [`FaultStore::pass`] named it.
+    Gated,
     Slow(Duration),
 }
 
@@ -41,6 +43,19 @@ pub struct FaultStore {
     ended: AtomicUsize,
     released: Mutex<bool>,
     release: Condvar,
+    gate: Mutex<Gate>,
+    passed: Condvar,
+    /// How often each key was put.
+    puts: Mutex<HashMap<Digest, usize>>,
+    /// Whether pages that are put are taken and not kept.
+    frozen: AtomicBool,
+}
+
+/// Calls that wait at a gate, in order of arrival; those that may pass have left it.
+#[derive(Default)]
+struct Gate {
+    waiting: Vec<usize>,
+    made: usize,
 }
 
 impl Default for FaultStore {
@@ -53,6 +68,10 @@ impl Default for FaultStore {
             ended: AtomicUsize::new(0),
             released: Mutex::new(false),
             release: Condvar::new(),
+            gate: Mutex::default(),
+            passed: Condvar::new(),
+            puts: Mutex::default(),
+            frozen: AtomicBool::new(false),
         }
     }
 }
@@ -70,6 +89,52 @@ impl FaultStore {
     pub fn release(&self) {
         *self.released.lock().unwrap() = true;
         self.release.notify_all();
+    }
+
+    /// Calls that wait at the gate.
+    pub fn waiting(&self) -> usize {
+        self.gate.lock().unwrap().waiting.len()
+    }
+
+    /// Lets one call through the gate, the oldest being number 0; false if there is no such call. One that is
+    /// on its way to the gate is given a moment.
+    pub fn pass(&self, which: usize) -> bool {
+        for _ in 0..5 {
+            if self.waiting() > which {
+                break;
+            }
+            std::thread::yield_now();
+        }
+        let mut gate = self.gate.lock().unwrap();
+        let there = which < gate.waiting.len();
+        if there {
+            gate.waiting.remove(which);
+        }
+        self.passed.notify_all();
+        there
+    }
+
+    /// The most that any key was put, and how many puts there were in all.
+    pub fn puts(&self) -> (usize, usize) {
+        let puts = self.puts.lock().unwrap();
+        (puts.values().copied().max().unwrap_or(0), puts.values().sum())
+    }
+
+    /// From now on it answers from what it has, whatever is put when.
+    pub fn freeze(&self) {
+        self.frozen.store(true, Ordering::SeqCst);
+    }
+
+    pub fn forget_puts(&self) {
+        self.puts.lock().unwrap().clear();
+    }
+
+    fn wait_at_gate(&self) {
+        let mut gate = self.gate.lock().unwrap();
+        gate.made += 1;
+        let me = gate.made;
+        gate.waiting.push(me);
+        drop(self.passed.wait_while(gate, |gate| gate.waiting.contains(&me)).unwrap());
     }
 
     pub fn calls(&self, verb: Verb) -> usize {
@@ -101,6 +166,10 @@ impl FaultStore {
             Fault::Hang => {
                 let released = self.released.lock().unwrap();
                 drop(self.release.wait_while(released, |released| !*released).unwrap());
+                work()
+            }
+            Fault::Gated => {
+                self.wait_at_gate();
                 work()
             }
             Fault::Slow(time) => {
@@ -148,7 +217,10 @@ impl Store for FaultStore {
         self.call(Verb::Put, keys.len(), || {
             let mut kept = self.pages.lock().unwrap();
             for (key, page) in keys.iter().zip(pages) {
-                kept.entry(*key).or_insert_with(|| page.to_vec());
+                *self.puts.lock().unwrap().entry(*key).or_default() += 1;
+                if !self.frozen.load(Ordering::SeqCst) {
+                    kept.entry(*key).or_insert_with(|| page.to_vec());
+                }
             }
             vec![Outcome::Hit; keys.len()]
         })

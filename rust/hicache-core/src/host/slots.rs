@@ -4,6 +4,8 @@
 
 use crate::error::{Result, argument};
 use crate::ids::Slot;
+use crate::lanes;
+use std::ops::Range;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
@@ -62,6 +64,12 @@ impl SlotPool {
     /// # Errors
     /// When a slot doesn't exist, is not out, or is named twice. Nothing was changed.
     pub fn check_out(&mut self, name: &'static str, slots: &[Slot]) -> Result<()> {
+        // Most come as they were handed out: in a row, so that none is named twice.
+        if let Some(states) = row(slots).and_then(|row| self.states.get(row))
+            && all(states, State::Out)
+        {
+            return Ok(());
+        }
         // Each is marked when it is met, so that one that is named twice is met as marked.
         let mut wrong = None;
         let mut met = 0;
@@ -86,27 +94,49 @@ impl SlotPool {
         argument(name, format!("slot {} {why}", slot.0))
     }
 
-    /// A page of the tree lives there from now on.
-    pub fn place(&mut self, slot: Slot) {
-        debug_assert_eq!(self.states[slot.0 as usize], State::Out);
-        self.states[slot.0 as usize] = State::Placed;
+    /// Pages of the tree live there from now on.
+    pub fn place(&mut self, slots: &[Slot]) {
+        for &slot in slots {
+            debug_assert_eq!(self.states[slot.0 as usize], State::Out);
+            self.states[slot.0 as usize] = State::Placed;
+        }
     }
 
-    /// The page left; the slot is out again.
-    pub fn displace(&mut self, slot: Slot) {
-        debug_assert_eq!(self.states[slot.0 as usize], State::Placed);
-        self.states[slot.0 as usize] = State::Out;
+    /// The pages left; the slots are out again.
+    pub fn displace(&mut self, slots: &[Slot]) {
+        for &slot in slots {
+            debug_assert_eq!(self.states[slot.0 as usize], State::Placed);
+            self.states[slot.0 as usize] = State::Out;
+        }
     }
 
-    /// A slot that is out is free again.
-    pub fn give_back(&mut self, slot: Slot) {
-        debug_assert_eq!(self.states[slot.0 as usize], State::Out);
-        self.states[slot.0 as usize] = State::Free;
-        self.free.push(slot);
+    /// Slots that are out are free again. What lies in a row is handed out in ascending order again, so
+    /// that copies of it are few and long.
+    pub fn give_back(&mut self, slots: &[Slot]) {
+        for &slot in slots {
+            debug_assert_eq!(self.states[slot.0 as usize], State::Out);
+            self.states[slot.0 as usize] = State::Free;
+        }
+        if slots.first() < slots.last() {
+            self.free.extend(slots.iter().rev());
+        } else {
+            self.free.extend(slots);
+        }
     }
 
     /// Whether a page of the tree lives there.
     pub fn is_placed(&self, slot: Slot) -> bool {
         self.states.get(slot.0 as usize) == Some(&State::Placed)
     }
+}
+
+/// Where slots in a row are, if these are.
+fn row(slots: &[Slot]) -> Option<Range<usize>> {
+    let first = slots.first()?.0 as usize;
+    lanes::in_a_row(slots).then(|| first..first + slots.len())
+}
+
+/// Without a branch for each.
+fn all(states: &[State], state: State) -> bool {
+    states.iter().fold(0, |differs, &is| differs | (is as u8 ^ state as u8)) == 0
 }

@@ -47,7 +47,7 @@ impl HiCache {
         let pages = from..from + slots.len() as u32;
         let sources = self.tree.slots(place, pages.clone(), Tier::Device);
         let end = self.tree.mirror(self.tree.pinned(&device), &slots);
-        slots.iter().for_each(|&slot| self.host.place(slot));
+        self.host.place(&slots);
         let device = self.tree.move_pin(device, end);
         let host = self.tree.pin(end, Hold::Host);
         let store = if self.storage {

@@ -47,7 +47,7 @@ impl HiCache {
             return argument("slots", "the engine owns the slots: it frees them itself");
         }
         self.device.check_out("slots", slots)?;
-        slots.iter().for_each(|&slot| self.device.give_back(slot));
+        self.device.give_back(slots);
         self.publish();
         Ok(())
     }
@@ -76,11 +76,9 @@ impl HiCache {
         };
         *counter += out.slots.len() as u64;
         self.stats.dropped_pages += out.dropped as u64;
-        for &slot in &out.slots {
-            pool.displace(slot);
-            if ours {
-                pool.give_back(slot);
-            }
+        pool.displace(&out.slots);
+        if ours {
+            pool.give_back(&out.slots);
         }
         out.slots
     }

@@ -5,6 +5,7 @@ use crate::error::{Error, Result, argument};
 use crate::ids::{HitId, Slot, Tier};
 use crate::key::Key;
 use crate::page::Tokens;
+use crate::policy::{Moment, Request, tick};
 
 /// What became of the inserted pages.
 #[derive(Debug, PartialEq, Eq)]
@@ -13,8 +14,8 @@ pub struct Inserted {
     pub depth: u32,
     /// The tree's device slots for the inserted pages: the page table must name these.
     pub slots: Vec<Slot>,
-    /// Given slots that the tree did not adopt: the caller's to give back.
-    pub duplicates: Vec<Slot>,
+    /// So many of the given slots, the first ones, were not adopted: they are the caller's to give back.
+    pub duplicates: usize,
 }
 
 impl HiCache {
@@ -31,36 +32,47 @@ impl HiCache {
         if !self.hit(id)?.loaded {
             return Err(Error::Hit("is not loaded: load it before inserting"));
         }
-        let tokens = tokens.checked()?;
         let (words, whole) = (self.tree.page_size(), Key::new(tokens, self.config.bigrams)?);
         let pages = self.config.page_size.pages(whole.units());
+        let place = self.tree.pinned(&self.hit(id)?.pin);
+        if !self.continues(place, tokens) {
+            let reason = "must begin with the token that the last pair before them ends with";
+            return argument("tokens", reason);
+        }
+        let key = whole.pages(pages, words);
+        let known = self.tree.follow(place, key);
+        // What equals tokens of the tree is not negative: only the rest is still to be looked at.
+        if !self.config.bigrams {
+            tokens.checked_from((known.depth - place.depth) as usize * words.tokens())?;
+        }
         let partial = usize::from(tokens.len() > pages * self.config.page_size.tokens());
         if slots.len() < pages || slots.len() > pages + partial {
             let reason = format!("{pages} whole pages need a slot each, got {}", slots.len());
             return argument("slots", reason);
         }
-        if !self.continues(self.tree.pinned(&self.hit(id)?.pin), tokens) {
-            let reason = "must begin with the token that the last pair before them ends with";
-            return argument("tokens", reason);
-        }
         let given = &slots[..pages];
         self.device.check_out("slots", given)?;
-
-        let place = self.tree.pinned(&self.hit(id)?.pin);
-        let key = whole.pages(pages, words);
-        let done = self.tree.extend(place, key, Tier::Device, given);
-        for (own, given) in done.slots.iter().zip(given) {
-            if own == given {
-                self.device.place(*own);
-            }
-        }
+        let new = key.from((known.depth - place.depth) as usize * words.tokens());
+        let before = if self.storage { self.tree.last_digest(known) } else { None };
+        let digests = self.hit(id)?.digests(known.depth, before, new, words).to_vec();
+        let done = self.tree.extend_from(place, known, key, Tier::Device, given, &digests);
+        self.stats.hashed_pages += done.hashed as u64;
+        self.device.place(&given[done.known..]);
         let hit = self.hits.get_mut(&id).ok_or(Error::Hit("was released"))?;
+        if pages > 0 {
+            #[expect(clippy::cast_possible_truncation, reason = "a path has fewer than 2^32 pages")]
+            let new_pages = done.new_pages as u32;
+            hit.request.new_pages += new_pages;
+            let tick = tick(self.now);
+            let request = Request { tick, moment: Moment::Inserted, new_pages, ..hit.request };
+            self.tree.tell(request, place.depth..done.place.depth, done.place);
+        }
         let pin = std::mem::replace(&mut hit.pin, self.tree.pin(done.place, crate::tree::Hold::Device));
         self.tree.unpin(pin);
         self.stats.inserted_pages += done.new_pages as u64;
         // Write-through: a page is backed up when it enters.
         self.back_up_path(done.place);
         self.act();
-        Ok(Inserted { depth: done.place.depth, slots: done.slots, duplicates: done.duplicates })
+        Ok(Inserted { depth: done.place.depth, slots: done.slots, duplicates: done.known })
     }
 }

@@ -114,9 +114,10 @@ impl HiCache {
         let to = from + slots.len() as u32;
         let sources = self.tree.slots(place, from..to, Tier::Host);
         let end = self.tree.raise(place, &slots);
-        slots.iter().for_each(|&slot| self.device.place(slot));
+        self.device.place(&slots);
         pages.extend(slots.into_iter().zip(sources));
         self.tree.touch_matched(end);
+        let turn = self.tree.next_turn(end);
 
         let pin = self.tree.pin(end, Hold::Device);
         if to > from {
@@ -128,6 +129,7 @@ impl HiCache {
         let hit = self.hits.get_mut(&id).ok_or(Error::Hit("was released"))?;
         let soft = [Some(std::mem::replace(&mut hit.pin, pin)), hit.also.take()];
         (hit.loaded, hit.copied) = (true, to - from);
+        hit.request.turn = turn;
         let fetched = (hit.stored.end.min(to)).saturating_sub(hit.stored.start.max(from));
         soft.into_iter().flatten().for_each(|soft| self.tree.unpin(soft));
         self.count_hit(from, to, fetched);

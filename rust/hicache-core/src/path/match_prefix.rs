@@ -3,10 +3,11 @@
 use crate::cache::HiCache;
 use crate::error::{Error, Result, argument};
 use crate::hash::Namespace;
-use crate::hit::Hit;
+use crate::hit::{Hit, Keys};
 use crate::ids::{Cursor, HitId, Tier};
 use crate::key::Key;
 use crate::page::Tokens;
+use crate::policy::{Moment, Request, tick};
 use crate::tree::{Hold, PinId, Place};
 
 impl HiCache {
@@ -38,15 +39,18 @@ impl HiCache {
             tokens.checked_from(matched)?;
         }
         self.now = self.now.max(at);
+        self.hits_made += 1;
+        let prompt = self.config.page_size.pages(whole.units());
+        let request = self.tell_matched(found.place, prompt.saturating_sub(matched / size));
         self.tree.touch_matched(found.place);
         let rest = key.from(matched).to_owned();
-        let (pin, also) = self.hold_softly(found.place);
-        self.hits_made += 1;
+        let (pin, also) = self.hold_softly(found.place, found.resident);
         // A number that no other cache of the process gives out, for the first 2^44 hits of each.
         let id = HitId(u64::from(self.serial) << 44 | self.hits_made);
         self.stats.requests += 1;
         self.stats.matched_tokens += tokens.len() as u64;
         let hit = Hit {
+            request,
             pin,
             also,
             loaded: false,
@@ -55,10 +59,20 @@ impl HiCache {
             copied: 0,
             stored: 0..0,
             fetch: None,
+            keys: Keys::default(),
         };
         self.hits.insert(id, hit);
         self.publish();
         Ok(id)
+    }
+
+    /// Tells the eviction policy of the request that was made last, of whose prompt `unknown` pages weren't found.
+    #[expect(clippy::cast_possible_truncation, reason = "a path has fewer than 2^32 pages")]
+    fn tell_matched(&mut self, place: Place, unknown: usize) -> Request {
+        let (number, tick, turn) = (self.hits_made, tick(self.now), self.tree.next_turn(place));
+        let request = Request { number, tick, moment: Moment::Matched, turn, new_pages: unknown as u32 };
+        self.tree.tell(request, 0..place.depth, place);
+        Request { new_pages: 0, ..request }
     }
 
     /// Where the tokens begin. Nothing is made for tokens that are refused.
@@ -85,9 +99,9 @@ impl HiCache {
     }
 
     /// Soft pins for a waiting hit: where its pages end, and where those of the other tier do.
-    fn hold_softly(&mut self, place: Place) -> (PinId, Option<PinId>) {
-        let shallow = |tier| self.tree.resident_depth(place, tier);
-        let less = shallow(Tier::Device).min(shallow(Tier::Host));
+    /// `on_device`: pages of the path that live there.
+    fn hold_softly(&mut self, place: Place, on_device: u32) -> (PinId, Option<PinId>) {
+        let less = on_device.min(self.tree.resident_depth(place, Tier::Host));
         let other = (less < place.depth).then(|| self.tree.ancestor(place, less));
         (self.tree.pin(place, Hold::Soft), other.map(|place| self.tree.pin(place, Hold::Soft)))
     }
@@ -113,7 +127,7 @@ impl HiCache {
             let known = (place.depth - hit.rest_at) as usize * size;
             place = self.tree.walk(place, hit.rest.view().from(known)).place;
         }
-        let (pin, also) = self.hold_softly(place);
+        let (pin, also) = self.hold_softly(place, self.tree.resident_depth(place, Tier::Device));
         let hit = self.hit_mut(id)?;
         let (pin, also) = (std::mem::replace(&mut hit.pin, pin), std::mem::replace(&mut hit.also, also));
         self.tree.unpin(pin);

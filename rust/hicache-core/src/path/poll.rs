@@ -82,7 +82,7 @@ impl HiCache {
                     self.fetch_step(hit);
                 } else {
                     self.stats.prefetch_dropped_pages += arrived as u64;
-                    slots.into_iter().for_each(|slot| self.host.give_back(slot));
+                    self.host.give_back(&slots);
                 }
             }
         }
@@ -98,13 +98,14 @@ impl HiCache {
     /// Hangs pages that were read below the hit's place; gives back the slots of those that can't be.
     fn graft(&mut self, id: HitId, at: u32, mut slots: Vec<Slot>, arrived: usize) {
         let late = slots.split_off(arrived);
-        late.into_iter().for_each(|slot| self.host.give_back(slot));
+        self.host.give_back(&late);
         let Ok(place) = self.find_again(id) else { return };
         let on_host = self.tree.resident_depth(place, Tier::Host);
         // Others may have brought some of these pages meanwhile, or those before them may have gone.
         let useless = if on_host < at { slots.len() } else { slots.len().min((on_host - at) as usize) };
         self.stats.prefetch_dropped_pages += useless as u64;
-        slots.drain(..useless).for_each(|slot| self.host.give_back(slot));
+        self.host.give_back(&slots[..useless]);
+        slots.drain(..useless);
         if slots.is_empty() {
             return;
         }
@@ -112,9 +113,13 @@ impl HiCache {
         let size = self.tree.page_size().tokens();
         let from = (on_host - hit.rest_at) as usize * size;
         let key = hit.rest.view().range(from..from + slots.len() * size);
-        let done = self.tree.extend(self.tree.ancestor(place, on_host), key, Tier::Host, &slots);
-        debug_assert!(done.duplicates.is_empty(), "pages after the host's last one are not on the host");
-        slots.iter().for_each(|&slot| self.host.place(slot));
+        let at = self.tree.ancestor(place, on_host);
+        let known = self.tree.follow(at, key);
+        let digests = hit.keys.after(known.depth, self.tree.last_digest(known));
+        let done = self.tree.extend_from(at, known, key, Tier::Host, &slots, digests);
+        self.stats.hashed_pages += done.hashed as u64;
+        debug_assert!(done.known == 0, "pages after the host's last one are not on the host");
+        self.host.place(&slots);
         let start = if hit.stored.is_empty() { on_host } else { hit.stored.start };
         hit.stored = start..done.place.depth;
         self.stats.prefetched_pages += slots.len() as u64;
@@ -172,7 +177,7 @@ impl HiCache {
     fn give_up(&mut self, batch: Batch) {
         match batch.what {
             What::Store { host } => self.stored(host, &batch.outcomes.unwrap_or_default()),
-            What::Read { slots, .. } => slots.into_iter().for_each(|slot| self.host.give_back(slot)),
+            What::Read { slots, .. } => self.host.give_back(&slots),
             What::Exists { .. } => {}
         }
     }

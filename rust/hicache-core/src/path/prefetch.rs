@@ -5,7 +5,7 @@ use crate::command::Command;
 use crate::error::{Error, Result};
 use crate::flights::{Batch, What};
 use crate::hash;
-use crate::hit::Fetch;
+use crate::hit::{Fetch, Keys};
 use crate::ids::{HitId, Tier};
 use crate::tree::Hold;
 use std::sync::Arc;
@@ -46,25 +46,29 @@ impl HiCache {
             self.act();
             return Ok(false);
         }
-        let digests = hash::chain(self.tree.last_digest(place), rest, self.tree.page_size());
-        self.ask(id, place.depth, digests)?;
+        let (prior, at) = (self.tree.last_digest(place), place.depth);
+        if hit.keys.after(at, prior).len() < rest.len() / size {
+            let digests = hash::chain(prior, rest, self.tree.page_size());
+            self.stats.hashed_pages += digests.len() as u64;
+            self.hit_mut(id)?.keys = Keys { at, prior, digests };
+        }
+        self.ask(id, at)?;
         self.act();
         Ok(true)
     }
 
-    fn ask(&mut self, id: HitId, at: u32, digests: Vec<hash::Digest>) -> Result<()> {
+    /// Asks the store for the pages after `at` pages, whose digests are known.
+    fn ask(&mut self, id: HitId, at: u32) -> Result<()> {
+        let keys = &self.hit(id)?.keys;
+        let digests = keys.digests[(at - keys.at) as usize..].to_vec();
         let attempt = self.flights.next_batch();
         let deadline = self.now + self.config.prefetch_deadline;
         let cancel: Arc<AtomicBool> = Arc::default();
         self.stats.prefetch_asked_pages += digests.len() as u64;
-        self.commands.push(Command::Exists {
-            id: attempt,
-            keys: digests.clone(),
-            cancel: Arc::clone(&cancel),
-        });
+        self.commands.push(Command::Exists { id: attempt, keys: digests, cancel: Arc::clone(&cancel) });
         let what = What::Exists { hit: id, attempt };
         self.flights.prefetches.push_back(Batch { id: attempt, deadline, outcomes: None, what });
-        self.hit_mut(id)?.fetch = Some(Fetch { attempt, deadline, cancel, digests, at, open: 1 });
+        self.hit_mut(id)?.fetch = Some(Fetch { attempt, deadline, cancel, at, open: 1 });
         Ok(())
     }
 
@@ -80,12 +84,14 @@ impl HiCache {
             self.stats.prefetch_no_room += 1;
         }
         let Some(slots) = self.host.take(room) else { return };
-        let Some(fetch) = self.hits.get_mut(&id).and_then(|hit| hit.fetch.as_mut()) else {
-            slots.into_iter().for_each(|slot| self.host.give_back(slot));
+        let hit = self.hits.get_mut(&id).and_then(|hit| Some((hit.fetch.as_mut()?, &hit.keys)));
+        let Some((fetch, keys)) = hit else {
+            self.host.give_back(&slots);
             return;
         };
         let mut at = fetch.at;
-        for (keys, slots) in fetch.digests.chunks(BATCH_PAGES).zip(slots.chunks(BATCH_PAGES)) {
+        let asked = &keys.digests[(at - keys.at) as usize..];
+        for (keys, slots) in asked.chunks(BATCH_PAGES).zip(slots.chunks(BATCH_PAGES)) {
             let (keys, slots) = (keys[..slots.len()].to_vec(), slots.to_vec());
             let (batch, cancel) = (self.flights.next_batch(), Arc::clone(&fetch.cancel));
             self.commands.push(Command::Read { id: batch, keys, slots: slots.clone(), cancel });

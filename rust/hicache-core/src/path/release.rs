@@ -3,6 +3,7 @@
 use crate::cache::HiCache;
 use crate::error::{Error, Result};
 use crate::ids::{Cursor, HitId};
+use crate::policy::{Moment, Request, tick};
 
 impl HiCache {
     /// Lets a hit go, exactly once. Returns its cursor: where the next turn may continue.
@@ -16,6 +17,8 @@ impl HiCache {
         self.stats.generated_tokens += generated;
         let place = self.tree.pinned(&hit.pin);
         let cursor = Cursor { cache: Some(self.serial), ..self.tree.cursor(place) };
+        let (tick, moment) = (tick(self.now), Moment::Released { generated });
+        self.tree.tell(Request { tick, moment, ..hit.request }, 0..place.depth, place);
         self.tree.touch_matched(place);
         hit.also.into_iter().chain([hit.pin]).for_each(|pin| self.tree.unpin(pin));
         self.publish();

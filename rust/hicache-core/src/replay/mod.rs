@@ -162,7 +162,7 @@ impl Replay {
         let part = path.range(at.depth as usize * size..(at.depth as usize + room) * size);
         let slots = self.slots(Tier::Host, room);
         let done = self.tree.extend(at, part, Tier::Host, &slots);
-        self.free[Tier::Host as usize].extend(done.duplicates);
+        self.free[Tier::Host as usize].extend(done.duplicates(&slots));
         self.tree.unpin(pin);
     }
 
@@ -170,7 +170,7 @@ impl Replay {
         let start = self.tree.root(&Namespace::default());
         let slots = self.slots(Tier::Device, self.page_size.pages(path.len()));
         let done = self.tree.extend(start, path, Tier::Device, &slots);
-        self.free[Tier::Device as usize].extend(done.duplicates);
+        self.free[Tier::Device as usize].extend(done.duplicates(&slots));
         done.place
     }
 

@@ -1,11 +1,11 @@
 //! Breaks each invariant on purpose and sees the checker object.
 
 use super::pin::Hold;
-use super::recency::Class;
 use super::{Place, Tree};
 use crate::hash::{Digest, Namespace};
 use crate::ids::{Slot, Tier};
 use crate::page::{PageSize, Tokens};
+use crate::policy::{Leaf, Why};
 
 /// Two requests that share two of four pages, on the device; the first of them on the host as well.
 fn tree() -> (Tree, Place) {
@@ -40,8 +40,8 @@ fn t1_links() {
 
     // Its parent is gone.
     let (mut t, place) = tree();
-    let parent = t.arena[place.node].parent;
-    t.arena.remove(parent);
+    let root = t.arena[place.node].root;
+    t.arena.remove(root);
     objects(&t, "T1");
 
     let (mut t, place) = tree();
@@ -57,26 +57,24 @@ fn t1_links() {
 #[test]
 fn t2_edges() {
     let (mut t, place) = tree();
-    t.arena[place.node].tokens.truncate(2);
-    objects(&t, "T2");
-
-    let (mut t, place) = tree();
-    t.arena[place.node].start += 1;
+    t.strand(place).slots.iter_mut().for_each(|slots| slots.truncate(3));
     objects(&t, "T2");
 }
 
 #[test]
 fn t3_prefixes() {
     let (mut t, place) = tree();
+    // The other request's pages stay where the ones before them are gone.
+    t.strand(place).slots[Tier::Device as usize].truncate(1);
     let parent = t.arena[place.node].parent;
-    t.arena[parent].slots[Tier::Host as usize].pop();
+    t.arena[parent].resident_children[Tier::Device as usize] -= 1;
     objects(&t, "T3");
 }
 
 #[test]
 fn t4_slots() {
     let (mut t, place) = tree();
-    t.arena[place.node].slots[0][0] = Slot(4 + 2);
+    t.strand(place).slots[0][0] = Slot(2);
     objects(&t, "T4");
 
     let (mut t, _) = tree();
@@ -85,19 +83,24 @@ fn t4_slots() {
 }
 
 #[test]
-fn t5_recency() {
+fn t5_leaving() {
     let (mut t, place) = tree();
-    t.recency.unlink(&mut t.arena, Tier::Device, place.node);
+    t.leaving.withhold(Tier::Device, place.node);
     objects(&t, "T5");
 
+    // Known to the policy and deferred.
     let (mut t, place) = tree();
-    t.arena[place.node].links[0].list = 3;
+    t.leaving.defer(Tier::Device, place.node);
+    t.check().unwrap();
+    let leaf = Leaf { id: place.node, depth: place.depth, pages: &[] };
+    t.leaving.policy.offer(Tier::Device.into(), leaf, Why::Used);
     objects(&t, "T5");
 
+    // Known where it has no pages.
     let (mut t, _) = tree();
-    let oldest = t.recency.oldest(Tier::Device, Class::Normal).unwrap();
-    t.arena[oldest].links[0].prev = oldest;
-    t.arena[oldest].links[0].next = oldest;
+    let root = t.root(&Namespace::default());
+    let other = t.walk(root, Tokens::I32(&[1, 2, 3, 4, 9, 9, 9, 9])).place;
+    t.offer(Tier::Host, other.node, Why::Used);
     objects(&t, "T5");
 }
 
@@ -117,7 +120,7 @@ fn t6_pins() {
     // A page that left its tier in spite of a pin.
     let (mut t, place) = tree();
     let _receipt = t.pin(place, Hold::Host);
-    t.arena[place.node].slots[Tier::Host as usize].pop();
+    t.strand(place).slots[Tier::Host as usize].pop();
     t.resident[Tier::Host as usize] -= 1;
     objects(&t, "T6");
 }
@@ -125,7 +128,13 @@ fn t6_pins() {
 #[test]
 fn t7_digests() {
     let (mut t, place) = tree();
-    t.arena[place.node].digests[1] = Digest([7; 32]);
+    t.strand(place).digests[1] = Digest([7; 32]);
+    objects(&t, "T7");
+
+    let (mut t, place) = tree();
+    t.start_publishing();
+    t.check().unwrap();
+    t.strand(place).prints[1] ^= 8;
     objects(&t, "T7");
 }
 
@@ -133,6 +142,10 @@ fn t7_digests() {
 fn t8_roots() {
     let (mut t, _) = tree();
     t.root(&Namespace { salt: Some("nobody's".into()), ..Namespace::default() });
+    objects(&t, "T8");
+
+    let (mut t, place) = tree();
+    t.plain_root = place.node;
     objects(&t, "T8");
 
     let (mut t, _) = tree();
@@ -149,4 +162,34 @@ fn t8_roots() {
         .into_iter()
         .for_each(|index| t.arena[index].root = place.node);
     objects(&t, "T8");
+}
+
+#[test]
+fn t9_strands() {
+    let (mut t, place) = tree();
+    t.strand(place).tokens.truncate(2);
+    objects(&t, "T9");
+
+    let (mut t, place) = tree();
+    t.strand(place).edges[0].0 -= 1;
+    objects(&t, "T9");
+
+    let (mut t, place) = tree();
+    t.arena[place.node].start += 1;
+    objects(&t, "T9");
+
+    let (mut t, place) = tree();
+    t.strand(place).prints.push(0);
+    objects(&t, "T9");
+
+    let (mut t, place) = tree();
+    let strand = t.arena[place.node].strand;
+    t.strands.remove(strand);
+    objects(&t, "T9");
+}
+
+impl Tree {
+    fn strand(&mut self, place: Place) -> &mut super::strand::Strand {
+        &mut self.strands[self.arena[place.node].strand]
+    }
 }

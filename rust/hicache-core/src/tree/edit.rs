@@ -3,11 +3,12 @@
 use super::Tree;
 use super::decisions::{Decision, full};
 use super::node::{NIL, Node};
-use super::recency::Class;
+use super::strand::Strand;
 use super::walk::{Place, child_hash};
-use crate::hash::{self, Namespace};
+use crate::hash::{self, Digest, Namespace};
 use crate::ids::{Slot, Tier};
-use crate::page::Tokens;
+use crate::page::{Tokens, shorten};
+use crate::policy::Why;
 
 /// What an extension did with the slots it was given.
 #[derive(Debug, PartialEq, Eq)]
@@ -16,60 +17,70 @@ pub struct Extended {
     pub place: Place,
     /// The tree's slots in the tier for every page of the key.
     pub slots: Vec<Slot>,
-    /// Given slots that were not adopted: the page had another one already.
-    pub duplicates: Vec<Slot>,
+    /// Leading pages that lived in the tier already; the rest adopted their given slots.
+    pub known: usize,
     /// Pages that the tree did not know in any tier before.
     pub new_pages: usize,
+    /// Pages of these whose digest was computed here.
+    pub hashed: usize,
+}
+
+impl Extended {
+    /// Those of the given slots that were not adopted: the page had another one already.
+    pub fn duplicates(&self, given: &[Slot]) -> Vec<Slot> {
+        let pairs = self.slots.iter().zip(&given[..self.known]);
+        pairs.filter(|(own, slot)| own != slot).map(|(_, &slot)| slot).collect()
+    }
 }
 
 impl Tree {
     /// Makes `key`'s whole pages after `at` resident in a tier, one given slot per page.
     ///
-    /// A page that lives there already keeps its slot, and the given one is reported as a duplicate
-    /// (unless it is the same one). The path to `at` must be resident in the tier.
+    /// A page that lives there already keeps its slot, and the given one is a duplicate (unless it is the
+    /// same one). The path to `at` must be resident in the tier.
     pub fn extend(&mut self, at: Place, key: Tokens<'_>, tier: Tier, given: &[Slot]) -> Extended {
-        let pages = given.len();
-        let mut out =
-            Extended { place: at, slots: Vec::with_capacity(pages), duplicates: Vec::new(), new_pages: 0 };
-        let mut done = 0;
-        while done < pages {
-            let at = out.place;
-            let node = &self.arena[at.node];
-            if !node.is_root() && at.depth < node.end() {
-                let offset = at.depth - node.start;
-                #[expect(clippy::cast_possible_truncation, reason = "no more pages than slots")]
-                let same = self.same_pages(at.node, offset, key, done).min((pages - done) as u32);
-                if same == 0 {
-                    out.place = self.split(at);
-                    continue;
-                }
-                self.adopt(at.node, offset, tier, &given[done..done + same as usize], &mut out);
-                out.place.depth += same;
-                done += same as usize;
-            } else if let Some(child) = self.child(at.node, self.page(key, done)) {
-                out.place.node = child;
-            } else {
-                let tail = key.range(done * self.page_size.tokens()..pages * self.page_size.tokens());
-                out.place = self.append(at, tail, tier, &given[done..]);
-                out.slots.extend_from_slice(&given[done..]);
-                out.new_pages += pages - done;
-                done = pages;
-            }
-        }
+        let key = key.range(0..given.len() * self.page_size.tokens());
+        self.extend_from(at, self.follow(at, key), key, tier, given, &[])
+    }
+
+    /// The same, when it is known that `key` is known as far as `to`. `digests` are those of the leading
+    /// pages behind that, where somebody has them already.
+    pub fn extend_from(
+        &mut self,
+        at: Place,
+        to: Place,
+        key: Tokens<'_>,
+        tier: Tier,
+        given: &[Slot],
+        digests: &[Digest],
+    ) -> Extended {
+        let reach = self.resident_depth(to, tier).max(at.depth);
+        let (known, found) = ((reach - at.depth) as usize, (to.depth - at.depth) as usize);
+        let mut slots = self.slots(to, at.depth..reach, tier);
+        slots.extend_from_slice(&given[known..]);
+        self.settle(to, reach..to.depth, tier, &given[known..found]);
         // The rest of an edge that the key ends on was not used: it keeps its own place in the order.
-        out.place = self.split(out.place);
-        self.touch(out.place);
-        out
+        let mut place = self.split(to);
+        let (new_pages, mut hashed) = (given.len() - found, 0);
+        if new_pages > 0 {
+            let tail = key.from(found * self.page_size.tokens());
+            (place, hashed) = self.append(place, tail, tier, &given[found..], digests);
+        }
+        self.touch(place);
+        Extended { place, slots, known, new_pages, hashed }
     }
 
     pub(super) fn make_root(&mut self, namespace: &Namespace) -> u32 {
-        let mut root = Node::new(NIL, 0, Tokens::EMPTY.to_owned());
+        let mut root = Node::new(NIL, NIL, 0, 0);
         root.parts = vec![super::component::Part::default(); self.components.len()];
         self.decisions.word(super::print::seed_print(namespace));
         root.namespace = Some(Box::new(namespace.clone()));
         let node = self.arena.insert(root);
         self.arena[node].root = node;
         self.roots.insert(namespace.clone(), node);
+        if namespace.is_plain() {
+            self.plain_root = node;
+        }
         node
     }
 
@@ -79,175 +90,203 @@ impl Tree {
         let unused = root.is_root() && root.children == 0 && root.pins == NIL;
         if unused && let Some(namespace) = self.arena.remove(node).and_then(|root| root.namespace) {
             self.roots.remove(&*namespace);
+            if node == self.plain_root {
+                self.plain_root = NIL;
+            }
         }
     }
 
-    /// Gives pages of an edge from `offset` on their slots in a tier, where they have none.
-    fn adopt(&mut self, index: u32, offset: u32, tier: Tier, given: &[Slot], out: &mut Extended) {
-        let node = &self.arena[index];
-        let had = node.resident(tier);
-        let known = (had.saturating_sub(offset) as usize).min(given.len());
-        let from = offset as usize;
-        let (own, named) = (&node.slots[tier as usize][from.min(had as usize)..][..known], &given[..known]);
-        out.slots.extend_from_slice(own);
-        // Usually all are duplicates: found out first, without a branch for each.
-        let same = own.iter().zip(named).fold(0, |same, (own, slot)| same + usize::from(own == slot));
-        if same == 0 {
-            out.duplicates.extend_from_slice(named);
-        } else {
-            let pairs = own.iter().zip(named).filter(|(own, slot)| own != slot);
-            out.duplicates.extend(pairs.map(|(_, &slot)| slot));
-        }
-        let adopted = &given[known..];
-        if adopted.is_empty() {
-            return;
-        }
-        debug_assert!(had >= offset, "T3: adopted pages must follow resident ones");
-        out.slots.extend_from_slice(adopted);
-        self.adopt_new(index, tier, adopted);
-    }
-
-    /// A new leaf after `at`, which must be the end of an edge.
-    fn append(&mut self, at: Place, tail: Tokens<'_>, tier: Tier, slots: &[Slot]) -> Place {
-        let mut leaf = Node::new(at.node, at.depth, tail.to_owned());
+    /// A new leaf after `at`, which must be the end of an edge; and how many of its pages were hashed.
+    fn append(
+        &mut self,
+        at: Place,
+        tail: Tokens<'_>,
+        tier: Tier,
+        slots: &[Slot],
+        digests: &[Digest],
+    ) -> (Place, usize) {
+        let strand = self.strand_for(at, tail);
+        #[expect(clippy::cast_possible_truncation, reason = "a path has fewer than 2^32 pages")]
+        let end = at.depth + slots.len() as u32;
+        let mut leaf = Node::new(at.node, strand, at.depth, end);
         leaf.root = self.arena[at.node].root;
-        leaf.slots[tier as usize] = slots.to_vec();
-        if self.hashing {
-            leaf.digests = hash::chain(self.last_digest(at), leaf.tokens.view(), self.page_size);
-        }
+        leaf.turn = self.next_turn(at);
         leaf.parts = vec![super::component::Part::default(); self.components.len()];
-        let end = leaf.end();
-        // All that is derived is derived from our own copy: the caller's buffer is read once.
-        leaf.key_hash = child_hash(at.node, self.page(leaf.tokens.view(), 0));
-        self.decisions.word(leaf.tokens.view().mix(leaf.key_hash));
-        self.decisions.fold(Decision::Placed, at.depth, full(tier), slots);
         let node = self.arena.insert(leaf);
+        self.strands[strand].edges.push((end, node));
+        // All that is derived is derived from our own copy: the caller's buffer is read once.
+        let key_hash = child_hash(at.node, self.first_page(node));
+        self.arena[node].key_hash = key_hash;
         self.enter(node);
-        self.resident[tier as usize] += slots.len();
-        self.arena[node].prints = self.prints_of(node);
-        self.note(node, 0..slots.len());
+        let hashed = self.hash_new(at, strand, digests);
+        self.print(strand, at);
         let parent = &mut self.arena[at.node];
         parent.children += 1;
         parent.heir = node;
-        parent.resident_children[tier as usize] += 1;
-        Place { node, depth: end }
+        let tokens = self.strands[strand].tokens.view();
+        let first = (at.depth - self.strands[strand].start) as usize * self.page_size.tokens();
+        self.decisions.word(tokens.from(first).mix(key_hash));
+        self.adopt_new(node, tier, slots);
+        (Place { node, depth: end }, hashed)
+    }
+
+    /// Where new pages go: behind what they continue, in one piece of memory if that may grow.
+    fn strand_for(&mut self, at: Place, tail: Tokens<'_>) -> u32 {
+        let index = self.arena[at.node].strand;
+        if index != NIL && self.strands[index].end() == at.depth && self.strands[index].push(tail) {
+            return index;
+        }
+        self.strands.insert(Strand::new(at.depth, tail))
+    }
+
+    /// Digests for the pages of a strand that follow `at`: the leading ones as given, the others computed.
+    /// Returns how many these are.
+    fn hash_new(&mut self, at: Place, index: u32, given: &[Digest]) -> usize {
+        if !self.hashing {
+            return 0;
+        }
+        let strand = &self.strands[index];
+        let first = (at.depth - strand.start) as usize;
+        let tokens = strand.tokens.view().from(first * self.page_size.tokens());
+        let given = &given[..given.len().min(self.page_size.pages(tokens.len()))];
+        let prior = given.last().copied().or_else(|| self.last_digest(at));
+        let others = hash::chain(prior, tokens.from(given.len() * self.page_size.tokens()), self.page_size);
+        let digests = &mut self.strands[index].digests;
+        Strand::make_room(digests, given.len() + others.len(), self.page_size);
+        digests.extend_from_slice(given);
+        digests.extend_from_slice(&others);
+        others.len()
     }
 
     /// Splits an edge at `at`, if that is inside it. The head gets a new name, the tail keeps its own.
     pub(super) fn split(&mut self, at: Place) -> Place {
         let index = at.node;
-        let node = &mut self.arena[index];
-        if node.is_root() || at.depth == node.end() {
+        if at.depth == self.arena[index].end {
             return at;
         }
-        let cut = (at.depth - node.start) as usize;
+        let node = &self.arena[index];
         self.decisions.word(node.key_hash);
         self.decisions.fold(Decision::Split, at.depth, 0, &[]);
-        let mut head =
-            Node::new(node.parent, node.start, node.tokens.split_head(cut * self.page_size.tokens()));
+        let mut head = Node::new(node.parent, node.strand, node.start, at.depth);
+        (head.root, head.children, head.heir, head.key_hash) = (node.root, 1, index, node.key_hash);
+        head.turn = node.turn;
+        let cut = (at.depth - node.start) as usize;
+        let (strand, start) = (node.strand, node.start);
         for tier in Tier::ALL {
-            let tail = node.slots[tier as usize].split_off(cut.min(node.slots[tier as usize].len()));
-            head.slots[tier as usize] = std::mem::replace(&mut node.slots[tier as usize], tail);
-            head.resident_children[tier as usize] = u32::from(node.resident(tier) > 0);
+            head.resident_children[tier as usize] = u32::from(self.strands[strand].reach(tier) > at.depth);
         }
-        if !node.digests.is_empty() {
-            let tail = node.digests.split_off(cut);
-            head.digests = std::mem::replace(&mut node.digests, tail);
-        }
-        if !node.prints.is_empty() {
-            let tail = node.prints.split_off(cut);
-            head.prints = std::mem::replace(&mut node.prints, tail);
-        }
-        head.root = node.root;
-        head.children = 1;
-        head.heir = index;
-        head.key_hash = node.key_hash;
-        node.start = at.depth;
-        let mut parts = std::mem::take(&mut node.parts);
+        let mut parts = std::mem::take(&mut self.arena[index].parts);
         head.parts = self.split_parts(index, at.depth, cut, &mut parts);
         self.arena[index].parts = parts;
 
         self.leave(index);
         let head = self.arena.insert(head);
+        let edges = &mut self.strands[strand].edges;
+        edges.insert(edges.partition_point(|&(end, _)| end <= start), (at.depth, head));
         let above = self.arena[index].parent;
         if self.arena[above].heir == index {
             self.arena[above].heir = head;
         }
-        self.arena[index].parent = head;
-        self.arena[index].key_hash = child_hash(head, self.page(self.arena[index].tokens.view(), 0));
+        (self.arena[index].parent, self.arena[index].start) = (head, at.depth);
+        self.arena[index].key_hash = child_hash(head, self.first_page(index));
         self.enter(head);
         self.enter(index);
         self.pins
             .reattach(&mut self.arena, index, |pin| (pin.depth <= at.depth).then_some((head, pin.depth)));
         for tier in Tier::ALL {
             // A tail that lives elsewhere only leaves its place in the order to the head.
-            if self.arena[index].resident(tier) == 0 {
-                self.recency.replace(&mut self.arena, tier, index, head);
+            if self.pages_in(index, tier) == 0 && self.pages_in(head, tier) > 0 {
+                self.put_beside(tier, index, head);
+                self.leaving.withhold(tier, index);
             }
         }
         self.order_parts(head, index);
         Place { node: head, depth: at.depth }
     }
 
-    /// Takes the last `count` pages of an edge out of a tier: their slots, last page first, and what
-    /// belonged to them of each component.
-    pub(super) fn cut(&mut self, index: u32, tier: Tier, count: u32) -> (Vec<Slot>, Vec<Vec<Slot>>) {
-        let node = &mut self.arena[index];
-        let keep = (node.resident(tier) - count) as usize;
-        let slots: Vec<Slot> = node.slots[tier as usize].drain(keep..).rev().collect();
-        self.resident[tier as usize] -= slots.len();
-        self.decisions.word(node.key_hash);
-        self.decisions.fold(Decision::Left, node.start, full(tier), &slots);
-        self.note(index, keep..keep + slots.len());
-        let node = &mut self.arena[index];
-        let (parent, end) = (node.parent, node.end());
-        let pages = node.pages() as usize;
-        node.prints.truncate(pages);
-        node.tokens.truncate(pages * self.page_size.tokens());
-        node.digests.truncate(pages);
-        let parts = self.cut_parts(index, tier, keep, pages);
-        if keep == 0 {
-            self.recency.unlink(&mut self.arena, tier, index);
+    /// Takes the last `count` pages of an edge out of a tier: appends their slots to `out`, last page first,
+    /// and returns what belonged to them of each component.
+    pub(super) fn cut(&mut self, index: u32, tier: Tier, count: u32, out: &mut Vec<Slot>) -> Vec<Vec<Slot>> {
+        let node = &self.arena[index];
+        let (parent, key_hash, start, strand) = (node.parent, node.key_hash, node.start, node.strand);
+        let reach = self.strands[strand].reach(tier);
+        let keep = reach - count;
+        let held = &mut self.strands[strand].slots[tier as usize];
+        let before = out.len();
+        out.extend(held[held.len() - count as usize..].iter().rev());
+        shorten(held, held.len() - count as usize);
+        self.resident[tier as usize] -= count as usize;
+        self.decisions.word(key_hash);
+        self.decisions.fold(Decision::Left, start, full(tier), &out[before..]);
+        self.note(index, keep..reach);
+        let end = self.lived_to(index);
+        self.pages_left(tier, index, keep..reach, end);
+        let parts = self.cut_parts(index, tier, (keep - start) as usize, (end - start) as usize);
+        if keep == start {
             self.child_left(parent, tier);
         }
-        if pages == 0 {
-            self.remove(index);
-        } else {
-            // Only soft pins can be beyond the cut: hard ones keep their pages.
-            self.pins.reattach(&mut self.arena, index, |pin| (pin.depth > end).then_some((index, end)));
+        if end < self.arena[index].end {
+            self.shorten(index, end);
         }
-        (slots, parts)
+        parts
     }
 
-    /// A node lost its last page in a tier: its parent may be a leaf now, older than all others.
+    /// Where an edge ends for all that lives of it.
+    fn lived_to(&self, index: u32) -> u32 {
+        let node = &self.arena[index];
+        let strand = &self.strands[node.strand];
+        let reach = strand.reach(Tier::Device).max(strand.reach(Tier::Host));
+        reach.clamp(node.start, node.end)
+    }
+
+    /// Pages from `end` on live nowhere any more: an edge, which is its strand's last, forgets them.
+    fn shorten(&mut self, index: u32, end: u32) {
+        let (start, strand_of) = (self.arena[index].start, self.arena[index].strand);
+        if end == start {
+            self.remove(index);
+            return;
+        }
+        self.arena[index].end = end;
+        let strand = &mut self.strands[strand_of];
+        strand.truncate(end, self.page_size);
+        if let Some(last) = strand.edges.last_mut() {
+            last.0 = end;
+        }
+        // Only soft pins can be beyond the cut: hard ones keep their pages.
+        self.pins.reattach(&mut self.arena, index, |pin| (pin.depth > end).then_some((index, end)));
+    }
+
+    /// A node lost its last page in a tier: its parent may be a leaf now.
     fn child_left(&mut self, parent: u32, tier: Tier) {
         let node = &mut self.arena[parent];
         node.resident_children[tier as usize] -= 1;
-        let exposed =
-            node.resident_children[tier as usize] == 0 && !node.is_root() && node.resident(tier) > 0;
-        if exposed && node.links[tier as usize].list == 0 {
-            self.recency.push_oldest(&mut self.arena, tier, Class::Old, parent);
+        if node.resident_children[tier as usize] == 0 && self.pages_in(parent, tier) > 0 {
+            self.offer(tier, parent, Why::Exposed);
         }
     }
 
-    /// Removes a node without pages; its (soft) pins move up.
+    /// Removes a node without pages, its strand's last; its (soft) pins move up.
     fn remove(&mut self, index: u32) {
-        let (parent, start) = (self.arena[index].parent, self.arena[index].start);
+        let node = &self.arena[index];
+        let (parent, start, strand) = (node.parent, node.start, node.strand);
         self.leave(index);
         self.pins.reattach(&mut self.arena, index, |_| Some((parent, start)));
         self.arena.remove(index);
+        self.strands[strand].edges.pop();
+        if self.strands[strand].edges.is_empty() {
+            self.strands.remove(strand);
+        } else {
+            self.strands[strand].truncate(start, self.page_size);
+        }
         self.arena[parent].children -= 1;
         self.drop_root_if_unused(parent);
     }
 
     fn enter(&mut self, index: u32) {
-        let arena = &self.arena;
-        self.children.insert_unique(arena[index].key_hash, index, |&node| arena[node].key_hash);
+        self.children.insert(self.arena[index].key_hash, index);
     }
 
     fn leave(&mut self, index: u32) {
-        if let Ok(entry) = self.children.find_entry(self.arena[index].key_hash, |&node| node == index) {
-            entry.remove();
-        }
+        self.children.remove(self.arena[index].key_hash, index);
     }
 }

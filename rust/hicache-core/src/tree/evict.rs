@@ -1,8 +1,7 @@
-//! Eviction: leaf first, least recently used first, from the tail, exactly as many pages as asked.
+//! Eviction: leaf first, in the policy's order, from the tail, exactly as many pages as asked.
 
 use super::Tree;
 use super::pin::Hold;
-use super::recency::Class;
 use crate::ids::{Slot, Tier};
 use hashbrown::HashMap;
 
@@ -24,9 +23,9 @@ impl Tree {
     pub fn evict(&mut self, tier: Tier, pages: usize) -> Evicted {
         let mut out = self.nothing_evicted();
         while out.slots.len() < pages {
-            let Some((class, node)) = self.recency.next_to_go(tier) else { break };
+            let Some((victim, deferred)) = self.leaving.next(tier) else { break };
             let wanted = u32::try_from(pages - out.slots.len()).unwrap_or(u32::MAX);
-            self.evict_from(tier, class, node, wanted, &mut out);
+            self.evict_from(tier, victim.leaf, deferred, wanted.min(victim.pages.max(1)), &mut out);
         }
         out
     }
@@ -53,25 +52,25 @@ impl Tree {
         while !self.arena[at].is_root() && pages > kept.get(&at).copied().unwrap_or(0) {
             new += (pages - kept.insert(at, pages).unwrap_or(0)) as usize;
             at = self.arena[at].parent;
-            pages = self.arena[at].resident(tier);
+            pages = self.pages_in(at, tier);
         }
         new
     }
 
     /// Takes what it can from one node's tail, or takes the node out of the question.
-    fn evict_from(&mut self, tier: Tier, class: Class, node: u32, wanted: u32, out: &mut Evicted) {
-        let resident = self.arena[node].resident(tier);
+    fn evict_from(&mut self, tier: Tier, node: u32, deferred: bool, wanted: u32, out: &mut Evicted) {
+        let resident = self.pages_in(node, tier);
         let leaf = self.arena[node].resident_children[tier as usize] == 0;
         let floor = self.floor(tier, node);
         if !leaf || resident <= floor {
             // Comes back when its last child leaves or its last hard pin goes.
-            self.recency.unlink(&mut self.arena, tier, node);
+            self.leaving.withhold(tier, node);
             return;
         }
-        let soft = if class == Class::Soft { 0 } else { self.soft_floor(node) };
+        let soft = if deferred { 0 } else { self.soft_floor(node) };
         let free = resident - floor.max(soft).min(resident);
         if free == 0 {
-            self.recency.push_newest(&mut self.arena, tier, Class::Soft, node);
+            self.leaving.defer(tier, node);
             return;
         }
         self.take(tier, node, free.min(wanted), out);
@@ -79,10 +78,9 @@ impl Tree {
 
     pub(super) fn take(&mut self, tier: Tier, node: u32, count: u32, out: &mut Evicted) {
         let (before, other) = (self.arena[node].pages(), self.elsewhere(tier, node));
-        let remains = other.max(self.arena[node].resident(tier) - count);
+        let remains = other.max(self.pages_in(node, tier) - count);
         out.dropped += (before - remains) as usize;
-        let (slots, parts) = self.cut(node, tier, count);
-        out.slots.extend(slots);
+        let parts = self.cut(node, tier, count, &mut out.slots);
         out.parts.iter_mut().zip(parts).for_each(|(all, part)| all.extend(part));
         // What is left on the host alone is the host's to give up from now on.
         if tier == Tier::Device && other > 0 {
@@ -92,8 +90,8 @@ impl Tree {
 
     fn elsewhere(&self, tier: Tier, node: u32) -> u32 {
         match tier {
-            Tier::Device => self.arena[node].resident(Tier::Host),
-            Tier::Host => self.arena[node].resident(Tier::Device),
+            Tier::Device => self.pages_in(node, Tier::Host),
+            Tier::Host => self.pages_in(node, Tier::Device),
         }
     }
 
@@ -105,8 +103,8 @@ impl Tree {
         }
         let pinned = self.pins.on(&self.arena, node).filter(|(_, pin)| pin.hold.tier() == Some(tier));
         let pinned = pinned.map(|(_, pin)| pin.depth - n.start).max().unwrap_or(0);
-        let mirrored = if tier == Tier::Host { n.resident(Tier::Device) } else { 0 };
-        pinned.max(mirrored.min(n.resident(tier)))
+        let mirrored = if tier == Tier::Host { self.pages_in(node, Tier::Device) } else { 0 };
+        pinned.max(mirrored.min(self.pages_in(node, tier)))
     }
 
     /// Pages of a node that go only when nothing else can.

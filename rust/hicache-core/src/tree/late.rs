@@ -1,7 +1,7 @@
 //! A store that is attached late: pages that are there already get their digests, parents first, so that
 //! the chain runs from every namespace's seed without a break.
 
-use super::{Place, Tree};
+use super::Tree;
 use crate::hash;
 
 impl Tree {
@@ -10,15 +10,14 @@ impl Tree {
         if std::mem::replace(&mut self.hashing, true) {
             return;
         }
-        let mut nodes: Vec<(u32, u32)> = self.arena.iter().map(|(index, node)| (node.start, index)).collect();
-        // A parent starts before its children do.
-        nodes.sort_unstable();
-        for (start, index) in nodes {
-            let node = &self.arena[index];
-            if !node.is_root() {
-                let prior = self.last_digest(Place { node: node.parent, depth: start });
-                self.arena[index].digests = hash::chain(prior, node.tokens.view(), self.page_size);
-            }
+        let mut strands: Vec<(u32, u32)> =
+            self.strands.iter().map(|(index, strand)| (strand.start, index)).collect();
+        // What is continued starts before what continues it.
+        strands.sort_unstable();
+        for (_, index) in strands {
+            let prior = self.last_digest(self.before(index));
+            let strand = &mut self.strands[index];
+            strand.digests = hash::chain(prior, strand.tokens.view(), self.page_size);
         }
     }
 }

@@ -9,8 +9,11 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `node` | one edge of whole pages and where they live; the arena that owns all nodes |
-//! | `recency` | per tier, intrusive lists of nodes in order of use |
+//! | `node` | one edge of whole pages; the arena that owns all nodes |
+//! | `strand` | what the edges of a history hold, in one piece of memory |
+//! | `children` | the table of nodes by parent and first page |
+//! | `tell` | what the policy is told of requests |
+//! | `leaving` | what the policy is told and asked: which leaf goes next |
 //! | `pin` | places that must or should stay, as positions that follow every change of shape |
 //! | `walk` | from tokens to a place, and from a place to its slots |
 //! | `edit` | extend, split, remove |
@@ -18,23 +21,26 @@
 //! | `decisions` | a digest of what was decided |
 //! | `late` | digests for pages that are older than the store |
 //! | `print` | fingerprints of prefixes, and what readers on other threads are told |
-//! | `evict` | leaf first, least recently used first, exactly as many pages as asked |
+//! | `evict` | leaf first, in the policy's order, exactly as many pages as asked |
 //! | `component/` | what votes besides FULL: sliding windows, recurrent states |
 //! | `check` | the numbered invariants |
 
 mod check;
 #[cfg(test)]
 mod check_tests;
+mod children;
 mod component;
 mod decisions;
 mod edit;
 mod evict;
 mod late;
+mod leaving;
 mod node;
 mod pin;
 pub(crate) mod print;
-mod recency;
 mod residency;
+mod strand;
+mod tell;
 mod walk;
 
 pub use component::{Component, Missing};
@@ -45,11 +51,14 @@ pub use walk::{Found, Place};
 
 use crate::hash::Namespace;
 use crate::page::PageSize;
+use crate::policy::{Eviction, Lru};
+use children::Children;
 use foldhash::fast::FixedState;
-use hashbrown::{HashMap, HashTable};
-use node::Arena;
+use hashbrown::HashMap;
+use leaving::Leaving;
+use node::{Arena, NIL};
 use pin::Pins;
-use recency::Recency;
+use strand::Strands;
 
 /// The index of all pages in device and host memory.
 #[derive(Debug)]
@@ -58,10 +67,13 @@ pub struct Tree {
     /// Whether new pages get digests (a store is attached).
     hashing: bool,
     arena: Arena,
-    /// Child nodes by (parent, first page). Never iterated: the order of a table must not decide anything.
-    children: HashTable<u32>,
+    strands: Strands,
+    /// Child nodes by (parent, first page).
+    children: Children,
     roots: HashMap<Namespace, u32, FixedState>,
-    recency: Recency,
+    /// The root of the namespace without any field, which most requests ask for.
+    plain_root: u32,
+    leaving: Leaving,
     pins: Pins,
     /// Pages resident per tier.
     resident: [usize; 2],
@@ -74,20 +86,32 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// An empty tree. `hashing` gives every page its digest.
+    /// An empty tree whose leaves leave least recently used first. `hashing` gives every page its digest.
     pub fn new(page_size: PageSize, hashing: bool) -> Self {
         Self::with_components(page_size, hashing, &[])
     }
 
     /// A tree whose matches need more than FULL: each of `components` votes too.
     pub fn with_components(page_size: PageSize, hashing: bool, components: &[Component]) -> Self {
+        Self::with_policy(page_size, hashing, components, Box::new(Lru::default()))
+    }
+
+    /// A tree whose leaves leave as a policy says.
+    pub fn with_policy(
+        page_size: PageSize,
+        hashing: bool,
+        components: &[Component],
+        policy: Box<dyn Eviction>,
+    ) -> Self {
         Self {
             page_size,
             hashing,
             arena: Arena::default(),
-            children: HashTable::new(),
+            strands: Strands::default(),
+            children: Children::new(),
             roots: HashMap::with_hasher(FixedState::default()),
-            recency: Recency::new(components.len()),
+            plain_root: NIL,
+            leaving: Leaving::new(policy),
             pins: Pins::default(),
             resident: [0; 2],
             components: components.to_vec(),
@@ -135,6 +159,6 @@ impl Tree {
 
     /// Every slot that a page has in a tier, in no order that means anything.
     pub fn all_slots(&self, tier: crate::ids::Tier) -> impl Iterator<Item = crate::ids::Slot> + '_ {
-        self.arena.iter().flat_map(move |(_, node)| node.slots[tier as usize].iter().copied())
+        self.strands.iter().flat_map(move |(_, strand)| strand.slots[tier as usize].iter().copied())
     }
 }

@@ -2,60 +2,43 @@
 //!
 //! ```text
 //!  pages of the path   0 ............ start | start+1 ..................... end
-//!                      ancestors' edges     | this node's edge, `pages()` long
-//!  device slots                             |#############                        slots[Device]
-//!  host slots                               |###########################          slots[Host]
+//!                      ancestors' edges     | this node's edge
+//!  device slots                             |#############                        in its strand
+//!  host slots                               |###########################
 //! ```
 //! The longer of the two always reaches the edge's end (T2).
 
 use super::component::Part;
-use super::recency::Order;
-use crate::hash::{Digest, Namespace};
-use crate::ids::{NodeId, Slot, Tier};
-use crate::page::OwnedTokens;
+use crate::hash::Namespace;
+use crate::ids::NodeId;
+use crate::segments::Segments;
 
 /// No node.
 pub(super) const NIL: u32 = u32::MAX;
 
-/// Neighbours in one tier's list of recency.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Link {
-    pub prev: u32,
-    pub next: u32,
-    /// Which list holds the node: 0 none, else 1 + class.
-    pub list: u8,
-}
-
-impl Link {
-    pub const NONE: Self = Self { prev: NIL, next: NIL, list: 0 };
-}
-
-/// An edge of whole pages, and where each of them lives. What a walk looks at is one cache line.
+/// An edge of whole pages. What a walk looks at is one cache line.
 #[derive(Debug)]
 #[repr(C)]
 pub(super) struct Node {
-    pub tokens: OwnedTokens,
     /// Hash under which `children` holds the node.
     pub key_hash: u64,
     pub parent: u32,
     /// Where its path begins: a root's own index.
     pub root: u32,
-    /// Pages from the root to the edge's first page.
+    /// What holds its pages; a root has none.
+    pub strand: u32,
+    /// Pages from the root to the edge's first page, and to its end.
     pub start: u32,
+    pub end: u32,
     pub children: u32,
     /// The child that came last. It may have gone since, and its index may be another node's now.
     pub heir: u32,
+    /// Of the request that brought it.
+    pub turn: u32,
     /// First of the pins whose place is on this edge.
     pub pins: u32,
-    /// Slots of the leading pages, per tier.
-    pub slots: [Vec<Slot>; 2],
-    /// One per page where the tree hashes, else empty.
-    pub digests: Vec<Digest>,
-    /// Fingerprints, one per page where readers are told, else empty.
-    pub prints: Vec<u64>,
     /// Children with at least one page in the tier.
     pub resident_children: [u32; 2],
-    pub links: [Link; 2],
     /// Per component besides FULL; empty in a tree that has none.
     pub parts: Vec<Part>,
     /// Only a root has one.
@@ -63,19 +46,17 @@ pub(super) struct Node {
 }
 
 impl Node {
-    pub fn new(parent: u32, start: u32, tokens: OwnedTokens) -> Self {
+    pub fn new(parent: u32, strand: u32, start: u32, end: u32) -> Self {
         Self {
             parent,
             root: NIL,
+            strand,
             start,
-            tokens,
-            slots: [Vec::new(), Vec::new()],
-            digests: Vec::new(),
-            prints: Vec::new(),
+            end,
             children: 0,
             heir: NIL,
             resident_children: [0; 2],
-            links: [Link::NONE; 2],
+            turn: 0,
             pins: NIL,
             key_hash: 0,
             parts: Vec::new(),
@@ -83,37 +64,13 @@ impl Node {
         }
     }
 
-    pub fn link(&self, order: Order) -> Link {
-        match order.0 {
-            0 | 1 => self.links[order.0],
-            other => self.parts[(other - 2) / 2].links[other % 2],
-        }
-    }
-
-    pub fn link_mut(&mut self, order: Order) -> &mut Link {
-        match order.0 {
-            0 | 1 => &mut self.links[order.0],
-            other => &mut self.parts[(other - 2) / 2].links[other % 2],
-        }
-    }
-
     pub fn is_root(&self) -> bool {
         self.parent == NIL
     }
 
-    /// Pages of the edge that live in the tier.
-    #[expect(clippy::cast_possible_truncation, reason = "an edge has fewer than 2^32 pages")]
-    pub fn resident(&self, tier: Tier) -> u32 {
-        self.slots[tier as usize].len() as u32
-    }
-
-    /// Pages of the edge: all of them live somewhere.
+    /// All of them live somewhere.
     pub fn pages(&self) -> u32 {
-        self.resident(Tier::Device).max(self.resident(Tier::Host))
-    }
-
-    pub fn end(&self) -> u32 {
-        self.start + self.pages()
+        self.end - self.start
     }
 }
 
@@ -127,24 +84,21 @@ struct Entry {
 /// All nodes. A freed index is used again under a new generation.
 #[derive(Debug, Default)]
 pub(super) struct Arena {
-    entries: Vec<Entry>,
+    entries: Segments<Entry>,
     free: Vec<u32>,
 }
 
 impl Arena {
     pub fn insert(&mut self, node: Node) -> u32 {
         if let Some(index) = self.free.pop() {
-            self.entries[index as usize].node = Some(node);
+            self.entries[index].node = Some(node);
             return index;
         }
-        #[expect(clippy::cast_possible_truncation, reason = "2^32 nodes would not fit in memory")]
-        let index = self.entries.len() as u32;
-        self.entries.push(Entry { generation: 0, node: Some(node) });
-        index
+        self.entries.push(Entry { generation: 0, node: Some(node) })
     }
 
     pub fn remove(&mut self, index: u32) -> Option<Node> {
-        let entry = &mut self.entries[index as usize];
+        let entry = &mut self.entries[index];
         let node = entry.node.take();
         if node.is_some() {
             entry.generation = entry.generation.wrapping_add(1);
@@ -154,23 +108,23 @@ impl Arena {
     }
 
     pub fn id(&self, index: u32) -> NodeId {
-        NodeId { index, generation: self.entries[index as usize].generation }
+        NodeId { index, generation: self.entries[index].generation }
     }
 
     /// The index of a node that still lives under this id.
     pub fn alive(&self, id: NodeId) -> Option<u32> {
-        let entry = self.entries.get(id.index as usize)?;
+        let entry = self.entries.get(id.index)?;
         (entry.generation == id.generation && entry.node.is_some()).then_some(id.index)
     }
 
     pub fn holds(&self, index: u32) -> bool {
-        self.entries.get(index as usize).is_some_and(|entry| entry.node.is_some())
+        self.entries.get(index).is_some_and(|entry| entry.node.is_some())
     }
 
     /// The node's only child, if that is the one that came last.
     pub fn only_child(&self, index: u32) -> Option<u32> {
         let node = &self[index];
-        let heir = self.entries.get(node.heir as usize).filter(|_| node.children == 1)?.node.as_ref()?;
+        let heir = self.entries.get(node.heir).filter(|_| node.children == 1)?.node.as_ref()?;
         (heir.parent == index).then_some(node.heir)
     }
 
@@ -179,7 +133,7 @@ impl Arena {
     }
 
     pub fn iter(&self) -> impl Iterator<Item = (u32, &Node)> {
-        (0u32..).zip(&self.entries).filter_map(|(index, entry)| Some((index, entry.node.as_ref()?)))
+        (0u32..).zip(self.entries.iter()).filter_map(|(index, entry)| Some((index, entry.node.as_ref()?)))
     }
 }
 
@@ -187,13 +141,13 @@ impl std::ops::Index<u32> for Arena {
     type Output = Node;
     #[expect(clippy::expect_used, reason = "a dangling index is a bug: T1")]
     fn index(&self, index: u32) -> &Node {
-        self.entries[index as usize].node.as_ref().expect("T1: index of a removed node")
+        self.entries[index].node.as_ref().expect("T1: index of a removed node")
     }
 }
 
 impl std::ops::IndexMut<u32> for Arena {
     #[expect(clippy::expect_used, reason = "a dangling index is a bug: T1")]
     fn index_mut(&mut self, index: u32) -> &mut Node {
-        self.entries[index as usize].node.as_mut().expect("T1: index of a removed node")
+        self.entries[index].node.as_mut().expect("T1: index of a removed node")
     }
 }

@@ -6,9 +6,9 @@
 
 use super::Tree;
 use super::node::{Arena, NIL};
-use super::recency::Class;
 use super::walk::Place;
 use crate::ids::Tier;
+use crate::policy::Why;
 
 /// What a pin holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -190,12 +190,9 @@ impl Tree {
 
     /// A node that may have become evictable comes back into the order, if it is not in it.
     pub(super) fn relist(&mut self, tier: Tier, node: u32) {
-        if self.arena[node].is_root() || self.arena[node].resident(tier) == 0 {
+        if self.arena[node].is_root() || self.pages_in(node, tier) == 0 {
             return;
         }
-        let list = self.arena[node].links[tier as usize].list;
-        if list == 0 || list == 1 + Class::Soft as u8 {
-            self.recency.push_newest(&mut self.arena, tier, Class::Old, node);
-        }
+        self.offer(tier, node, Why::Freed);
     }
 }

@@ -1,8 +1,9 @@
 //! Fingerprints of prefixes, and the changes that readers on other threads are told of.
 //!
-//! Kept only once somebody reads: one word a page, and a list of changes since the last time.
+//! Kept only once somebody reads, or for a policy that wants names of pages: one word a page. For readers
+//! also a list of changes since the last time.
 
-use super::node::Node;
+use super::strand::Strand;
 use super::{Place, Tree};
 use crate::hash::Namespace;
 use crate::ids::Tier;
@@ -37,12 +38,17 @@ impl Tree {
     /// From now on every change is noted; returns all pages as they are.
     pub fn start_publishing(&mut self) -> Vec<Change> {
         if self.changes.is_none() {
-            let mut nodes: Vec<(u32, u32)> = self.arena.iter().map(|(at, node)| (node.start, at)).collect();
-            // A parent starts before its children do.
-            nodes.sort_unstable();
+            let there = self.keeps_prints();
             self.changes = Some(Vec::new());
-            for (_, index) in nodes {
-                self.arena[index].prints = self.prints_of(index);
+            if there {
+                return self.all_changes();
+            }
+            let mut strands: Vec<(u32, u32)> =
+                self.strands.iter().map(|(index, strand)| (strand.start, index)).collect();
+            // What is continued starts before what continues it.
+            strands.sort_unstable();
+            for (_, index) in strands {
+                self.print(index, self.before(index));
             }
         }
         self.all_changes()
@@ -50,9 +56,11 @@ impl Tree {
 
     /// All pages as they are, where changes are noted.
     pub fn all_changes(&self) -> Vec<Change> {
-        let nodes =
-            self.arena.iter().flat_map(|(_, node)| (0..node.pages() as usize).map(|page| change(node, page)));
-        nodes.collect()
+        let strands = self
+            .strands
+            .iter()
+            .flat_map(|(_, strand)| (strand.start..strand.end()).map(|page| change(strand, page)));
+        strands.collect()
     }
 
     /// The changes since the last time, if they are noted.
@@ -60,40 +68,47 @@ impl Tree {
         self.changes.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
-    /// Fingerprints of a node's pages, continued from its parent's.
-    pub(super) fn prints_of(&self, index: u32) -> Vec<u64> {
-        let node = &self.arena[index];
-        if self.changes.is_none() || node.is_root() {
-            return Vec::new();
+    /// Fingerprints of a strand's pages from a place on, where they are kept.
+    pub(super) fn print(&mut self, index: u32, from: Place) {
+        if !self.keeps_prints() {
+            return;
         }
-        let mut print = self.last_print(Place { node: node.parent, depth: node.start });
-        let pages = self.page_size.pages(node.tokens.view().len());
-        let mut prints = Vec::with_capacity(pages);
-        for page in 0..pages {
-            print = next_print(print, self.page(node.tokens.view(), page));
-            prints.push(print);
+        let mut print = self.last_print(from);
+        let (size, first) = (self.page_size.tokens(), (from.depth - self.strands[index].start) as usize);
+        let strand = &mut self.strands[index];
+        let tokens = strand.tokens.view().from(first * size);
+        Strand::make_room(&mut strand.prints, self.page_size.pages(tokens.len()), self.page_size);
+        for page in 0..self.page_size.pages(tokens.len()) {
+            print = next_print(print, tokens.range(page * size..(page + 1) * size));
+            strand.prints.push(print);
         }
-        prints
     }
 
-    /// Notes where some pages of a node live now.
-    pub(super) fn note(&mut self, index: u32, pages: Range<usize>) {
+    /// Whether every page has its fingerprint.
+    pub(super) const fn keeps_prints(&self) -> bool {
+        self.changes.is_some() || self.leaving.wants_pages
+    }
+
+    /// Notes where some pages of a node, counted from the root, live now.
+    pub(super) fn note(&mut self, node: u32, pages: Range<u32>) {
         if let Some(changes) = &mut self.changes {
-            let node = &self.arena[index];
-            changes.extend(pages.map(|page| change(node, page)));
+            let strand = &self.strands[self.arena[node].strand];
+            changes.extend(pages.map(|page| change(strand, page)));
         }
     }
 
-    fn last_print(&self, place: Place) -> u64 {
+    pub(super) fn last_print(&self, place: Place) -> u64 {
         let node = &self.arena[place.node];
-        match &node.namespace {
-            Some(namespace) => seed_print(namespace),
-            None => node.prints[(place.depth - node.start) as usize - 1],
+        if let Some(namespace) = &node.namespace {
+            return seed_print(namespace);
         }
+        let strand = &self.strands[node.strand];
+        strand.prints[(place.depth - strand.start) as usize - 1]
     }
 }
 
-fn change(node: &Node, page: usize) -> Change {
-    let there = |tier: Tier| u64::from(page < node.slots[tier as usize].len()) << tier as u32;
-    Change { print: node.prints[page], tiers: there(Tier::Device) | there(Tier::Host) }
+fn change(strand: &Strand, page: u32) -> Change {
+    let there = |tier: Tier| u64::from(page < strand.reach(tier)) << tier as u32;
+    let print = strand.prints[(page - strand.start) as usize];
+    Change { print, tiers: there(Tier::Device) | there(Tier::Host) }
 }

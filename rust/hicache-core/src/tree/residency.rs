@@ -2,9 +2,10 @@
 
 use super::Tree;
 use super::decisions::{Decision, full};
-use super::recency::Class;
+use super::strand::Strand;
 use super::walk::Place;
 use crate::ids::{Slot, Tier};
+use crate::policy::Why;
 
 impl Tree {
     /// Gives the pages of the path to `end` that follow the ones on the host a slot there each, as far
@@ -24,7 +25,14 @@ impl Tree {
         self.settle(end, from..to, Tier::Device, slots)
     }
 
-    fn settle(&mut self, end: Place, pages: std::ops::Range<u32>, tier: Tier, slots: &[Slot]) -> Place {
+    /// Gives pages of the path to `end` their slots in a tier; they must follow what is there.
+    pub(super) fn settle(
+        &mut self,
+        end: Place,
+        pages: std::ops::Range<u32>,
+        tier: Tier,
+        slots: &[Slot],
+    ) -> Place {
         let mut parts = Vec::new();
         self.climb(end, pages.clone(), |node, part| parts.push((node, part)));
         for (index, part) in parts.into_iter().rev() {
@@ -42,36 +50,63 @@ impl Tree {
             }
             // The end may live elsewhere only: then what of the path lives here was used.
             let mut node = place.node;
-            while !self.arena[node].is_root() && self.arena[node].resident(tier) == 0 {
+            while !self.arena[node].is_root() && self.pages_in(node, tier) == 0 {
                 node = self.arena[node].parent;
             }
             if !self.arena[node].is_root() {
-                self.recency.push_newest(&mut self.arena, tier, Class::Normal, node);
+                self.offer(tier, node, Why::Used);
             }
         }
-        self.touch_parts(place);
+        if !self.components.is_empty() {
+            self.touch_parts(place);
+        }
     }
 
     /// Marks what a match found as used: the deepest edge that it matched to the end.
     pub fn touch_matched(&mut self, place: Place) {
         let node = &self.arena[place.node];
-        let whole = node.is_root() || place.depth == node.end();
+        let whole = node.is_root() || place.depth == node.end;
         let node = if whole { place.node } else { node.parent };
         self.touch(Place { node, depth: place.depth });
     }
 
     /// Gives the pages of an edge that follow its resident ones their slots.
     pub(super) fn adopt_new(&mut self, index: u32, tier: Tier, slots: &[Slot]) {
-        let node = &mut self.arena[index];
-        let (parent, had) = (node.parent, node.resident(tier));
-        node.slots[tier as usize].extend_from_slice(slots);
-        self.decisions.word(node.key_hash);
-        self.decisions.fold(Decision::Placed, node.start + had, full(tier), slots);
+        let node = &self.arena[index];
+        let (parent, key_hash) = (node.parent, node.key_hash);
+        let strand = &mut self.strands[node.strand];
+        let reach = strand.reach(tier);
+        let first = reach == node.start;
+        debug_assert!(node.start <= reach && reach < node.end, "T3: adopted pages must follow resident ones");
+        Strand::make_room(&mut strand.slots[tier as usize], slots.len(), self.page_size);
+        strand.slots[tier as usize].extend_from_slice(slots);
+        self.decisions.word(key_hash);
+        self.decisions.fold(Decision::Placed, reach, full(tier), slots);
         self.resident[tier as usize] += slots.len();
-        self.note(index, had as usize..had as usize + slots.len());
-        if had == 0 {
+        #[expect(clippy::cast_possible_truncation, reason = "no more slots than pages")]
+        self.note(index, reach..reach + slots.len() as u32);
+        if first {
             self.arena[parent].resident_children[tier as usize] += 1;
+            self.no_leaf(parent, tier);
         }
-        self.recency.push_newest(&mut self.arena, tier, Class::Normal, index);
+        self.offer(tier, index, Why::Used);
+    }
+
+    /// A node got a child in a tier, and is older than that: it needn't be met before others that may leave.
+    /// (State of components may make the child leave before its time, hence the other one keep its own.)
+    fn no_leaf(&mut self, parent: u32, tier: Tier) {
+        if self.components.is_empty() && !self.arena[parent].is_root() {
+            self.leaving.pass_over(tier, parent);
+        }
+    }
+
+    /// Pages of an edge that live in a tier.
+    #[inline]
+    pub(super) fn pages_in(&self, node: u32, tier: Tier) -> u32 {
+        let node = &self.arena[node];
+        if node.is_root() {
+            return 0;
+        }
+        self.strands[node.strand].reach(tier).clamp(node.start, node.end) - node.start
     }
 }

@@ -2,6 +2,7 @@
 
 use super::Tree;
 use super::node::NIL;
+use super::strand::Strand;
 use crate::hash::{Digest, Namespace};
 use crate::ids::{Cursor, Slot, Tier};
 use crate::page::Tokens;
@@ -20,6 +21,8 @@ pub struct Place {
 pub struct Found {
     /// Where the tokens stop matching. Without components besides FULL all of it is usable.
     pub place: Place,
+    /// Pages from the root that live on the device, whatever components say.
+    pub resident: u32,
     /// Pages from the root that are usable on the device as they are.
     pub device: u32,
     /// Pages from the root that are usable on device or host.
@@ -34,13 +37,16 @@ impl Tree {
 
     /// The beginning of a namespace that isn't new.
     pub fn known_root(&self, namespace: &Namespace) -> Option<Place> {
+        if namespace.is_plain() {
+            return (self.plain_root != NIL).then_some(Place { node: self.plain_root, depth: 0 });
+        }
         self.roots.get(namespace).map(|&node| Place { node, depth: 0 })
     }
 
     /// Where a released hit's cursor is now, or nothing if its place was evicted.
     pub fn resolve(&self, cursor: Cursor) -> Option<Place> {
         let mut node = self.arena.alive(cursor.node?)?;
-        if cursor.depth > self.arena[node].end() {
+        if cursor.depth > self.arena[node].end {
             return None;
         }
         // A split leaves the tail its name, so that the place may have moved to an ancestor.
@@ -61,82 +67,122 @@ impl Tree {
     /// One walk gives both answers: every page in the tree is on device or host, and the device's part of
     /// any path is a prefix of it. Other components vote on both.
     pub fn walk(&self, from: Place, key: Tokens<'_>) -> Found {
-        let mut at = from;
-        let node = &self.arena[at.node];
-        if !node.is_root() && at.depth < node.end() {
-            at.depth += self.same_pages(at.node, at.depth - node.start, key, 0);
+        let place = self.follow(from, key);
+        let resident = self.resident_depth(place, Tier::Device);
+        let (device, usable) = self.vote(place, resident);
+        Found { place, resident, device, usable }
+    }
+
+    /// The place where `key`'s whole pages, which follow a place, stop being known.
+    pub fn follow(&self, from: Place, key: Tokens<'_>) -> Place {
+        let (mut at, mut next) = (from, None);
+        if !self.arena[at.node].is_root() {
+            (at, next) = self.along(from, key, 0);
         }
-        let mut done = (at.depth - from.depth) as usize;
-        let ended = at.depth < self.arena[at.node].end();
-        let mut next = if ended { None } else { self.likely_child(at.node, key, done) };
-        while let Some(child) = next {
-            let whole = self.page_size.pages(self.arena[child].tokens.len());
-            // The one after is looked up before this edge is compared, so that the machine waits for both
-            // at a time.
-            let after = self.likely_child(child, key, done + whole);
-            let same = self.same_pages(child, 0, key, done);
-            if same == 0 {
-                next = self.child(at.node, self.page(key, done));
-                continue;
+        while at.depth == self.arena[at.node].end {
+            let done = (at.depth - from.depth) as usize;
+            let Some(child) = next.or_else(|| self.likely_child(at.node, key, done)) else { break };
+            let (mut to, mut after) = self.along(Place { node: child, depth: at.depth }, key, done);
+            if to.depth == at.depth {
+                // Not the one: another page has its hash, or it is an only child.
+                let Some(child) = self.child(at.node, self.page(key, done)) else { break };
+                (to, after) = self.along(Place { node: child, depth: at.depth }, key, done);
             }
-            at = Place { node: child, depth: at.depth + same };
-            done += same as usize;
-            next = if same as usize == whole { after } else { None };
+            (at, next) = (to, after);
         }
         // A node was entered only if its first page is the key's next, so `at` is never at an edge's start.
-        let (device, usable) = self.vote(at, self.resident_depth(at, Tier::Device));
-        Found { place: at, device, usable }
+        at
+    }
+
+    /// Follows a strand from a place on, as far as the key from page `page` on does; and, where it does to
+    /// the end, what may come next. That is looked up before the strand is compared, so that the machine
+    /// waits for both at a time.
+    fn along(&self, at: Place, key: Tokens<'_>, page: usize) -> (Place, Option<u32>) {
+        let strand = &self.strands[self.arena[at.node].strand];
+        let whole = strand.end() - at.depth;
+        let after = self.likely_child(strand.last(), key, page + whole as usize);
+        let same = self.same_pages(strand, at.depth, key, page);
+        if same == 0 {
+            return (at, None);
+        }
+        let depth = at.depth + same;
+        (Place { node: strand.node_at(depth), depth }, after.filter(|_| same == whole))
     }
 
     /// Leading pages of the path to `place` that live in a tier.
     pub fn resident_depth(&self, place: Place, tier: Tier) -> u32 {
-        let mut node = place.node;
+        let mut at = place;
         if self.resident(tier) == 0 {
             return 0;
         }
-        loop {
-            let n = &self.arena[node];
-            if n.is_root() {
-                return 0;
+        while at.depth > 0 {
+            let index = self.arena[at.node].strand;
+            let strand = &self.strands[index];
+            if !strand.slots[tier as usize].is_empty() {
+                return strand.reach(tier).min(at.depth);
             }
-            if n.resident(tier) > 0 {
-                return (n.start + n.resident(tier)).min(place.depth);
-            }
-            node = n.parent;
+            at = self.before(index);
         }
+        0
     }
 
     /// Slots in a tier of a range of pages on the path to `place`. Pages must live there.
     pub fn slots(&self, place: Place, pages: Range<u32>, tier: Tier) -> Vec<Slot> {
-        let mut slots = vec![Slot(u32::MAX); pages.len()];
-        self.climb(place, pages.clone(), |node, part| {
-            let start = self.arena[node].start;
-            let from = &self.arena[node].slots[tier as usize]
-                [(part.start - start) as usize..(part.end - start) as usize];
-            slots[(part.start - pages.start) as usize..(part.end - pages.start) as usize]
-                .copy_from_slice(from);
-        });
-        slots
+        self.gather(place, pages, Slot(u32::MAX), |strand| &strand.slots[tier as usize])
     }
 
     /// Digests of a range of pages on the path to `place`. The tree must hash.
     pub fn digests(&self, place: Place, pages: Range<u32>) -> Vec<Digest> {
-        let mut digests = vec![Digest([0; 32]); pages.len()];
-        self.climb(place, pages.clone(), |node, part| {
-            let start = self.arena[node].start;
-            let from = &self.arena[node].digests[(part.start - start) as usize..(part.end - start) as usize];
-            digests[(part.start - pages.start) as usize..(part.end - pages.start) as usize]
-                .copy_from_slice(from);
-        });
-        digests
+        self.gather(place, pages, Digest([0; 32]), |strand| &strand.digests)
+    }
+
+    /// What the strands on the path to `place` have for a range of pages.
+    pub(super) fn gather<T: Copy>(
+        &self,
+        place: Place,
+        pages: Range<u32>,
+        blank: T,
+        of: impl Fn(&Strand) -> &[T],
+    ) -> Vec<T> {
+        let mut at = place;
+        if !pages.is_empty() {
+            let strand = &self.strands[self.arena[at.node].strand];
+            if strand.start <= pages.start && pages.end <= at.depth {
+                let first = strand.start;
+                return of(strand)[(pages.start - first) as usize..(pages.end - first) as usize].to_vec();
+            }
+        }
+        let mut all = vec![blank; pages.len()];
+        while at.depth > pages.start {
+            let index = self.arena[at.node].strand;
+            let strand = &self.strands[index];
+            let part = pages.start.max(strand.start)..pages.end.min(at.depth);
+            if !part.is_empty() {
+                let from =
+                    &of(strand)[(part.start - strand.start) as usize..(part.end - strand.start) as usize];
+                all[(part.start - pages.start) as usize..(part.end - pages.start) as usize]
+                    .copy_from_slice(from);
+            }
+            at = self.before(index);
+        }
+        all
+    }
+
+    /// Where a strand begins: the end of what it continues.
+    pub(super) fn before(&self, strand: u32) -> Place {
+        let strand = &self.strands[strand];
+        Place { node: self.arena[strand.edges[0].1].parent, depth: strand.start }
     }
 
     /// The last word before a place, if there is one.
     pub fn last_word(&self, place: Place) -> Option<u64> {
-        let node = &self.arena[place.node];
-        let end = (place.depth - node.start) as usize * self.page_size.tokens();
+        if place.depth == 0 {
+            return None;
+        }
+        let strand = &self.strands[self.arena[place.node].strand];
+        let end = (place.depth - strand.start) as usize * self.page_size.tokens();
         let mut last = None;
-        node.tokens.view().range(end.saturating_sub(1)..end).for_each(|word| last = Some(word));
+        strand.tokens.view().range(end - 1..end).for_each(|word| last = Some(word));
         last
     }
 
@@ -151,7 +197,8 @@ impl Tree {
         if place.depth == 0 || node.is_root() {
             return node.namespace.as_ref().and_then(|namespace| namespace.seed());
         }
-        Some(node.digests[(place.depth - node.start) as usize - 1])
+        let strand = &self.strands[node.strand];
+        Some(strand.digests[(place.depth - strand.start) as usize - 1])
     }
 
     /// The place after `depth` pages on the path to `place`.
@@ -168,7 +215,7 @@ impl Tree {
         let mut node = place.node;
         while node != NIL && !self.arena[node].is_root() {
             let n = &self.arena[node];
-            let part = pages.start.max(n.start)..pages.end.min(n.end());
+            let part = pages.start.max(n.start)..pages.end.min(n.end);
             if !part.is_empty() {
                 f(node, part);
             }
@@ -184,19 +231,27 @@ impl Tree {
         key.range(page * size..(page + 1) * size)
     }
 
-    /// Whole pages that the edge from `offset` on and the key from `page` on have in common.
-    #[expect(clippy::cast_possible_truncation, reason = "an edge has fewer than 2^32 pages")]
-    pub(super) fn same_pages(&self, node: u32, offset: u32, key: Tokens<'_>, page: usize) -> u32 {
+    /// Whole pages that a strand from `depth` on and the key from `page` on have in common.
+    #[expect(clippy::cast_possible_truncation, reason = "a path has fewer than 2^32 pages")]
+    fn same_pages(&self, strand: &Strand, depth: u32, key: Tokens<'_>, page: usize) -> u32 {
         let size = self.page_size.tokens();
-        let same = key.from(page * size).common_from(&self.arena[node].tokens, offset as usize * size);
+        let at = (depth - strand.start) as usize * size;
+        let same = key.from(page * size).common_from(&strand.tokens, at);
         self.page_size.pages(same) as u32
     }
 
     pub(super) fn child(&self, parent: u32, page: Tokens<'_>) -> Option<u32> {
-        let found = self.children.find(child_hash(parent, page), |&node| {
-            self.arena[node].parent == parent && self.same_pages(node, 0, page, 0) == 1
-        });
-        found.copied()
+        self.children.find(child_hash(parent, page), |node| {
+            let node = &self.arena[node];
+            node.parent == parent && self.same_pages(&self.strands[node.strand], node.start, page, 0) == 1
+        })
+    }
+
+    /// The first page of a node's edge.
+    pub(super) fn first_page(&self, node: u32) -> Tokens<'_> {
+        let node = &self.arena[node];
+        let strand = &self.strands[node.strand];
+        self.page(strand.tokens.view(), (node.start - strand.start) as usize)
     }
 
     /// The child whose edge may begin with the key's page `page`, if the key has that page: an only child,
@@ -209,11 +264,10 @@ impl Tree {
             return Some(only);
         }
         let hash = child_hash(parent, self.page(key, page));
-        let found = self.children.find(hash, |&node| {
+        self.children.find(hash, |node| {
             let node = &self.arena[node];
             node.parent == parent && node.key_hash == hash
-        });
-        found.copied()
+        })
     }
 }
 

@@ -2,9 +2,9 @@
 
 use super::{ABSENT, Component, Part};
 use crate::ids::{Slot, Tier};
+use crate::policy::{Order, Why};
 use crate::tree::Tree;
 use crate::tree::decisions::Decision;
-use crate::tree::recency::{Class, Order};
 use crate::tree::walk::Place;
 
 /// What a component misses in a tier at the end of a path, and has in the other one.
@@ -30,7 +30,7 @@ impl Tree {
     ) -> Vec<Slot> {
         let end = match self.components[component] {
             Component::State => self.split(end),
-            Component::Swa { .. } => end,
+            Component::Swa { window } => self.split_before_window(end, window),
         };
         let mut duplicates = Vec::new();
         for (&page, &slot) in pages.iter().zip(slots) {
@@ -40,7 +40,7 @@ impl Tree {
                 Component::State => self.put_state(component, tier, at, slot),
             };
             if adopted {
-                let order = Order::of(component, tier).0;
+                let order = Order::of(component, tier).number();
                 self.decisions.word(self.arena[at.node].key_hash);
                 self.decisions.fold(Decision::PartPlaced, page, order, &[slot]);
                 self.part_resident[component][tier as usize] += 1;
@@ -50,6 +50,16 @@ impl Tree {
         }
         self.touch_parts(end);
         duplicates
+    }
+
+    /// What no match that ends at a place needs is on an edge of its own: it ages by itself, and a pin at the place
+    /// doesn't hold it. The same place, under the name that it has then.
+    fn split_before_window(&mut self, end: Place, window: u32) -> Place {
+        let used = window.saturating_add(1);
+        if end.depth > used {
+            self.split(self.ancestor(end, end.depth - used));
+        }
+        self.ancestor(end, end.depth)
     }
 
     /// What a match that ends at `end` needs of a component in a tier and finds only in the other one.
@@ -82,7 +92,7 @@ impl Tree {
         let part = &node.parts[component];
         let offset = match self.components[component] {
             Component::Swa { .. } => at.depth - 1 - node.start,
-            Component::State if at.depth == node.end() => 0,
+            Component::State if at.depth == node.end => 0,
             Component::State => return None,
         };
         part.has(tier, offset).then(|| part.slots[tier as usize][offset as usize])
@@ -108,7 +118,7 @@ impl Tree {
                 for tier in Tier::ALL {
                     if self.arena[node].parts[component].any(tier) {
                         let order = Order::of(component, tier);
-                        self.recency.push_newest(&mut self.arena, order, Class::Normal, node);
+                        self.offer(order, node, Why::Used);
                     }
                 }
             }
@@ -116,8 +126,8 @@ impl Tree {
     }
 
     fn put_window(&mut self, component: usize, tier: Tier, at: Place, slot: Slot) -> bool {
+        debug_assert!(at.depth <= self.resident_depth(at, tier), "S2: FULL must be there");
         let node = &mut self.arena[at.node];
-        debug_assert!(at.depth - node.start <= node.resident(tier), "S2: FULL must be there");
         let (offset, pages) = (at.depth - 1 - node.start, node.pages() as usize);
         let part = &mut node.parts[component];
         if part.has(tier, offset) {
@@ -130,11 +140,9 @@ impl Tree {
     }
 
     fn put_state(&mut self, component: usize, tier: Tier, at: Place, slot: Slot) -> bool {
+        debug_assert!(at.depth == self.arena[at.node].end, "a checkpoint is at an edge's end");
+        debug_assert!(at.depth <= self.resident_depth(at, tier), "S2: FULL must be there");
         let node = &mut self.arena[at.node];
-        debug_assert!(
-            at.depth == node.end() && node.resident(tier) == node.pages(),
-            "S2: FULL must be there"
-        );
         let part: &mut Part = &mut node.parts[component];
         if part.any(tier) {
             return false;
@@ -147,8 +155,8 @@ impl Tree {
     /// Whatever has slots and may leave is in the order; pinned or mirrored ones come back by themselves.
     pub(in crate::tree) fn list_part(&mut self, component: usize, tier: Tier, node: u32) {
         let order = Order::of(component, tier);
-        if self.arena[node].parts[component].any(tier) && self.arena[node].link(order).list == 0 {
-            self.recency.push_newest(&mut self.arena, order, Class::Old, node);
+        if self.arena[node].parts[component].any(tier) {
+            self.offer(order, node, Why::Freed);
         }
     }
 }

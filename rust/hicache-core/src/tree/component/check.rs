@@ -3,10 +3,10 @@
 use super::{ABSENT, Component, NOT_HELD};
 use crate::error::Result;
 use crate::ids::{Slot, Tier};
+use crate::policy::Order;
 use crate::tree::Tree;
 use crate::tree::check::ensure;
 use crate::tree::node::NIL;
-use crate::tree::recency::{Class, Order, Recency};
 use hashbrown::{HashMap, HashSet};
 
 impl Tree {
@@ -29,7 +29,7 @@ impl Tree {
             ensure(node.parts.len() == self.components.len(), "S1", index, "it lacks a component")?;
             let part = &node.parts[component];
             let slots = &part.slots[tier as usize];
-            let (resident, pages) = (node.resident(tier) as usize, node.pages() as usize);
+            let (resident, pages) = (self.pages_in(index, tier) as usize, node.pages() as usize);
             match self.components[component] {
                 Component::Swa { .. } => {
                     let whole = slots.is_empty() || (slots.len() == pages && part.count(tier) > 0);
@@ -65,22 +65,17 @@ impl Tree {
         ensure(seen.len() == counted, "S3", NIL, "the number of a component's slots is wrong")
     }
 
-    /// S4: orders are whole, and what may leave a tier is in one.
+    /// S4: the policy's books are whole, and what may leave a tier is known to it.
     fn check_order(&self, component: usize, tier: Tier) -> Result<()> {
-        let order = Order::of(component, tier);
-        let mut listed: HashMap<u32, u8> = HashMap::new();
-        for class in Class::ALL {
-            for node in self.recency.order(&self.arena, order, class) {
-                ensure(listed.insert(node, 1 + class as u8).is_none(), "S4", node, "it is listed twice")?;
-                ensure(self.arena[node].parts[component].any(tier), "S4", node, "it is listed for nothing")?;
-            }
+        let mut known: HashSet<u32> = HashSet::new();
+        for node in self.known_leaves(Order::of(component, tier), "S4")? {
+            ensure(known.insert(node), "S4", node, "it is known twice")?;
+            let there = self.arena.holds(node) && self.arena[node].parts[component].any(tier);
+            ensure(there, "S4", node, "it is known for nothing")?;
         }
-        for (index, node) in self.arena.iter() {
-            let list = listed.get(&index).copied().unwrap_or(0);
-            ensure(node.link(order).list == list, "S4", index, "its link names another list")?;
-            if self.part_may_go(component, tier, index) {
-                ensure(Recency::contains(&self.arena, order, index), "S4", index, "nobody would evict it")?;
-            }
+        for (index, _) in self.arena.iter() {
+            let may_go = self.part_may_go(component, tier, index);
+            ensure(!may_go || known.contains(&index), "S4", index, "nobody would evict it")?;
         }
         Ok(())
     }
@@ -100,7 +95,7 @@ impl Tree {
                     }
                     *held.entry(at).or_default() += 1;
                     if !window {
-                        ensure(pin.depth == self.arena[at].end(), "S5", at, "a held checkpoint moved")?;
+                        ensure(pin.depth == self.arena[at].end, "S5", at, "a held checkpoint moved")?;
                         break;
                     }
                     at = self.arena[at].parent;

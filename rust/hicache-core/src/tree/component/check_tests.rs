@@ -4,7 +4,7 @@ use super::{ABSENT, Component};
 use crate::hash::Namespace;
 use crate::ids::{Slot, Tier};
 use crate::page::{PageSize, Tokens};
-use crate::tree::recency::Order;
+use crate::policy::{Order, Why};
 use crate::tree::{Hold, Place, Tree};
 
 const WINDOW: usize = 0;
@@ -12,7 +12,7 @@ const STATE: usize = 1;
 
 /// Four pages, the last two with a window, a checkpoint at the end; all of it on the device, FULL on the host.
 fn tree() -> (Tree, Place) {
-    let components = [Component::Swa { window: 2 }, Component::State];
+    let components = [Component::Swa { window: 3 }, Component::State];
     let mut tree = Tree::with_components(PageSize::new(1).unwrap(), false, &components);
     let root = tree.root(&Namespace::default());
     let slots: Vec<Slot> = (0..4).map(Slot).collect();
@@ -69,11 +69,11 @@ fn s3_owners() {
 #[test]
 fn s4_orders() {
     let (mut t, end) = tree();
-    t.recency.unlink(&mut t.arena, Order::of(WINDOW, Tier::Device), end.node);
+    t.leaving.withhold(Order::of(WINDOW, Tier::Device), end.node);
     objects(&t, "S4");
 
     let (mut t, end) = tree();
-    t.arena[end.node].parts[STATE].links[0].list = 0;
+    t.offer(Order::of(STATE, Tier::Host), end.node, Why::Used);
     objects(&t, "S4");
 }
 

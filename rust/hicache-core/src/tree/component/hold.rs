@@ -30,7 +30,7 @@ impl Tree {
             }
             Component::State => {
                 let node = &mut self.arena[place.node];
-                if place.depth < node.end() || !node.parts[component].any(tier) {
+                if place.depth < node.end || !node.parts[component].any(tier) {
                     return NOT_HELD;
                 }
                 node.parts[component].held[tier as usize] += 1;

@@ -4,14 +4,14 @@
 use super::attach::other;
 use super::{ABSENT, Component, Part};
 use crate::ids::{Slot, Tier};
+use crate::policy::Order;
 use crate::tree::decisions::Decision;
 use crate::tree::evict::Evicted;
-use crate::tree::recency::Order;
 use crate::tree::walk::Place;
 use crate::tree::{Hold, Tree};
 
 impl Tree {
-    /// Takes `wanted` slots of a component out of a tier, or as many as can go, least recently used first.
+    /// Takes `wanted` slots of a component out of a tier, or as many as can go, in the policy's order.
     ///
     /// Inside the tree only the component's own state goes (a window's front first: it is the first that no
     /// match needs any more). At a leaf everything goes together: what is left could not be used.
@@ -19,11 +19,12 @@ impl Tree {
         let mut out = self.nothing_evicted();
         let order = Order::of(component, tier);
         while out.parts[component].len() < wanted {
-            let Some((_, node)) = self.recency.next_to_go(order) else { break };
+            let Some((victim, _)) = self.leaving.next(order) else { break };
+            let node = victim.leaf;
             let left = wanted - out.parts[component].len();
             if !self.part_may_go(component, tier, node) {
                 // Comes back when its last pin goes, or its mirror on the device.
-                self.recency.unlink(&mut self.arena, order, node);
+                self.leaving.withhold(order, node);
             } else if self.is_loose_leaf(tier, node) {
                 self.take_leaf(component, tier, node, &mut out);
             } else {
@@ -115,10 +116,10 @@ impl Tree {
             for tier in Tier::ALL {
                 let order = Order::of(component, tier);
                 if self.arena[head].parts[component].any(tier) {
-                    self.recency.push_beside(&mut self.arena, order, tail, head);
+                    self.put_beside(order, tail, head);
                 }
                 if !self.arena[tail].parts[component].any(tier) {
-                    self.recency.unlink(&mut self.arena, order, tail);
+                    self.leaving.withhold(order, tail);
                 }
             }
         }
@@ -156,11 +157,11 @@ impl Tree {
     /// A leaf goes page by page from its tail, until it has given a slot; without its checkpoint, all of it.
     fn take_leaf(&mut self, component: usize, tier: Tier, node: u32, out: &mut Evicted) {
         let pages = match self.components[component] {
-            Component::State => self.arena[node].resident(tier),
+            Component::State => self.pages_in(node, tier),
             Component::Swa { .. } => {
                 let part = &self.arena[node].parts[component];
-                let last = (0..self.arena[node].resident(tier)).rev().find(|&page| part.has(tier, page));
-                self.arena[node].resident(tier) - last.unwrap_or(0)
+                let last = (0..self.pages_in(node, tier)).rev().find(|&page| part.has(tier, page));
+                self.pages_in(node, tier) - last.unwrap_or(0)
             }
         };
         self.take(tier, node, pages, out);
@@ -195,15 +196,15 @@ impl Tree {
 
     /// Something left a tier: what has nothing there is in no order there; what the device gave up is the
     /// host's own from now on.
+    #[expect(clippy::cast_possible_truncation, reason = "an edge has fewer than 2^32 pages")]
     fn settle_part(&mut self, component: usize, tier: Tier, node: u32, left: &[Slot]) {
         if !left.is_empty() {
-            let (depth, order) = (self.arena[node].start, Order::of(component, tier).0);
+            let (depth, order) = (self.arena[node].start, Order::of(component, tier));
             self.decisions.word(self.arena[node].key_hash);
-            self.decisions.fold(Decision::PartLeft, depth, order, left);
+            self.decisions.fold(Decision::PartLeft, depth, order.number(), left);
             self.part_resident[component][tier as usize] -= left.len();
-        }
-        if !self.arena[node].parts[component].any(tier) {
-            self.recency.unlink(&mut self.arena, Order::of(component, tier), node);
+            let all = !self.arena[node].parts[component].any(tier);
+            self.parts_left(order, node, left.len() as u32, all);
         }
         if tier == Tier::Device {
             self.list_part(component, Tier::Host, node);

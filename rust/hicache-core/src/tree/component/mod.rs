@@ -29,7 +29,6 @@ mod vote;
 pub use attach::Missing;
 pub(super) use hold::NOT_HELD;
 
-use super::node::Link;
 use crate::ids::{Slot, Tier};
 
 /// A hole.
@@ -48,20 +47,13 @@ pub enum Component {
 }
 
 /// What one edge has of one component.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Part {
     /// Per tier. SWA: one slot a page, `ABSENT` for holes, or nothing if all are. STATE: at most one,
     /// of the checkpoint at the edge's end.
     pub slots: [Vec<Slot>; 2],
     /// Hard pins that hold it, per tier.
     pub held: [u32; 2],
-    pub links: [Link; 2],
-}
-
-impl Default for Part {
-    fn default() -> Self {
-        Self { slots: [Vec::new(), Vec::new()], held: [0; 2], links: [Link::NONE; 2] }
-    }
 }
 
 impl Part {

@@ -19,13 +19,13 @@ impl Tree {
         let (mut on_device, mut anywhere) = (0, 0);
         for index in self.path(place) {
             let node = &self.arena[index];
-            for depth in node.start + 1..=node.end().min(place.depth) {
+            for depth in node.start + 1..=node.end.min(place.depth) {
                 self.step(index, depth - 1 - node.start, &mut runs);
                 let agree = |view: usize| {
                     let mut votes = self.components.iter().enumerate();
                     votes.all(|(at, component)| match component {
                         Component::Swa { window } => runs[at][view] >= *window,
-                        Component::State => depth == node.end() && self.checkpoint(index, at, view),
+                        Component::State => depth == node.end && self.checkpoint(index, at, view),
                     })
                 };
                 if depth <= device && agree(0) {
