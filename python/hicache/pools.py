@@ -19,7 +19,19 @@ from hicache.config import text, whole_number
 from hicache.errors import ArgumentError
 from hicache.tensors import planes
 
-__all__ = ["Plane", "Pool", "declare", "latent", "mha", "pages", "states"]
+__all__ = [
+    "Full",
+    "Plane",
+    "Pool",
+    "State",
+    "Window",
+    "declare",
+    "hybrid",
+    "latent",
+    "mha",
+    "pages",
+    "states",
+]
 
 #: The core's rows, heads and windows are 32-bit numbers.
 _MOST = 2**31
@@ -126,6 +138,61 @@ def states(name: str, layers: Sequence[Sequence[torch.Tensor]]) -> Pool:
     if not checked:
         raise ArgumentError(f"{name}.layers: need at least one layer")
     return replace(_pool(name, checked, window=1), heads=1, of_pages=True)
+
+
+@dataclass(frozen=True)
+class Full:
+    """A layer of full attention: K and V, or one latent."""
+
+    tensors: tuple[torch.Tensor, ...]
+
+
+@dataclass(frozen=True)
+class Window:
+    """A layer of sliding-window attention: K and V, and the window in tokens."""
+
+    tensors: tuple[torch.Tensor, ...]
+    tokens: int
+
+
+@dataclass(frozen=True)
+class State:
+    """A recurrent layer: its states, one row per checkpoint."""
+
+    tensors: tuple[torch.Tensor, ...]
+
+
+def hybrid(name: str, layers: Sequence[Full | Window | State]) -> list[Pool]:
+    """The pools of a model whose layers are of several kinds, in the model's order: layers of full attention
+    are pool `name`, those of each window `name.window<tokens>`, recurrent ones `name.state`. Planes keep the
+    model's layer numbers, so that loads are waited for by them."""
+    kinds: dict[tuple[str, int | None], list[tuple[int, tuple[torch.Tensor, ...]]]] = {}
+    for number, layer in enumerate(layers):
+        if not isinstance(layer, (Full, Window, State)):
+            raise ArgumentError(f"{text('name', name)}.layers[{number}]: need Full, Window or State")
+        tokens = layer.tokens if isinstance(layer, Window) else None
+        tensors = _planes(name, f"layers[{number}]", layer.tensors, alike=False)
+        kinds.setdefault((type(layer).__name__, tokens), []).append((number, tuple(tensors)))
+    if ("Full", None) not in kinds:
+        raise ArgumentError(f"{name}.layers: need at least one of full attention")
+    first = kinds.pop(("Full", None))
+    return [_of_kind(name, "Full", None, first)] + [
+        _of_kind(f"{name}.{kind.lower()}{tokens or ''}", kind, tokens, found)
+        for (kind, tokens), found in kinds.items()
+    ]
+
+
+def _of_kind(
+    name: str, kind: str, tokens: int | None, layers: list[tuple[int, tuple[torch.Tensor, ...]]]
+) -> Pool:
+    rows = {int(tensor.shape[0]) for _, tensors in layers for tensor in tensors}
+    if len(rows) > 1:
+        raise ArgumentError(f"{name}: all layers need the same number of rows, got {sorted(rows)}")
+    pool = _pool(name, [list(tensors) for _, tensors in layers], window=1 if kind == "State" else tokens)
+    numbers = [number for number, tensors in layers for _ in tensors]
+    planes = tuple(replace(plane, layer=n) for plane, n in zip(pool.planes, numbers, strict=True))
+    pool = replace(pool, planes=planes)
+    return replace(pool, heads=1, of_pages=True) if kind == "State" else pool
 
 
 def declare(

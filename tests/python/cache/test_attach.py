@@ -193,6 +193,26 @@ def test_an_indexer_travels_with_its_pages() -> None:
         hit.release()
 
 
+def test_a_hybrid_is_pools_with_the_models_layer_numbers() -> None:
+    k, v = tensors()
+    state = torch.zeros(9, 4, 4), torch.zeros(9, 3).half()
+    layers = [pools.State(state), pools.Full((k[0], v[0])), pools.Window((k[1], v[1]), 4), pools.State(state)]
+    full, recurrent, window = pools.hybrid("kv", layers)
+    assert [pool.name for pool in (full, recurrent, window)] == ["kv", "kv.state", "kv.window4"]
+    assert [[(plane.layer, plane.role) for plane in pool.planes] for pool in (full, recurrent, window)] == [
+        [(1, 0), (1, 1)],
+        [(0, 0), (0, 1), (3, 0), (3, 1)],
+        [(2, 0), (2, 1)],
+    ]
+    assert (recurrent.of_pages, recurrent.window, recurrent.follows) == (True, 1, "kv.state")
+    assert (window.of_pages, window.window, window.heads, window.rows) == (False, 4, 4, 16)
+    assert recurrent.page_bytes(2) == 2 * (64 + 6)
+    assert full.declaration() == ("kv", [(1, 0, 24), (1, 1, 40)], (4, 1), False, "", 0)
+    for wrong in ([pools.State(state)], [k[0]], [], [pools.Full((k[0], v[0][:4]))]):
+        with pytest.raises(ArgumentError, match=r"^kv"):
+            pools.hybrid("kv", wrong)  # type: ignore[arg-type]
+
+
 OTHER_PROCESS = """
 import mmap, sys
 path, bytes_, at, length = sys.argv[1], *map(int, sys.argv[2:])
