@@ -86,6 +86,10 @@ mod x86 {
     /// See [`super::CopyRuns`]; the machine must have AVX.
     #[target_feature(enable = "avx")]
     pub unsafe fn runs(level: &Level, from: *const u8, to: *mut u8, run: usize) {
+        if run.is_multiple_of(LINE) && lines_apart(level, to) {
+            // SAFETY: the caller's; every run is whole lines.
+            return each(level, from, to, |from, to| unsafe { whole_lines(from, to, run) });
+        }
         each(level, from, to, |from, to| {
             let head = to.align_offset(LINE).min(run);
             let lines = (run - head) / LINE * LINE;
@@ -97,6 +101,15 @@ mod x86 {
             // SAFETY: as above.
             unsafe { part(from.wrapping_add(head + lines), to.wrapping_add(head + lines), tail) };
         });
+    }
+
+    /// Whether every run of a level begins a line at the target.
+    fn lines_apart(level: &Level, to: *mut u8) -> bool {
+        let apart = match level {
+            Level::Even { to, .. } => to.is_multiple_of(LINE),
+            Level::Each(places) => places.iter().all(|place| place.1.is_multiple_of(LINE)),
+        };
+        apart && to.addr().is_multiple_of(LINE)
     }
 
     #[inline]
