@@ -21,9 +21,13 @@ NOUNS = ("tree", "host", "transfer", "storage")
 ALLOWED_EDGES = {("transfer", "host")}
 UNSAFE = (
     "rust/hicache-core/src/host/slab.rs",
-    "rust/hicache-core/src/transfer/cpu.rs",
+    "rust/hicache-core/src/host/numa.rs",
+    "rust/hicache-core/src/transfer/cpu/mod.rs",
+    "rust/hicache-core/src/transfer/cpu/walk.rs",
+    "rust/hicache-core/src/transfer/cpu/nontemporal.rs",
     "rust/hicache-core/src/storage/workers.rs",
     "rust/hicache-core/src/assemble.rs",
+    "benches/copies/",  # its flat copies and its regions
     "tests/rust/",  # the tests' own devices, and an allocator that counts
     "benches/growth.rs",  # the same
     "rust/hicache-py/src/",

@@ -14,6 +14,7 @@ pub mod rig;
 pub mod side;
 pub mod store;
 pub mod storm;
+pub mod travel;
 
 /// A seeded sequence of numbers: the same on every machine.
 #[derive(Debug)]

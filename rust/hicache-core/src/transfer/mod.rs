@@ -2,9 +2,10 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `plan` | from pairs of slots to runs of bytes |
+//! | `strided` | the descriptor of a copy |
+//! | `plan` | from planes on both sides to descriptors, and which engine each is for |
 //! | `progress` | how far a stream is, and waiting for it |
-//! | `cpu` | the copier for memory that the CPU reaches |
+//! | `cpu/` | the copier for memory that the CPU reaches |
 //!
 //! Jobs of one direction are carried out in the order of their tickets, layer by layer. Slots of an
 //! unfinished job belong to it. On error: a copy within this process's memory can't fail; a wait that
@@ -13,6 +14,7 @@
 pub mod cpu;
 pub mod plan;
 pub mod progress;
+pub mod strided;
 
 pub use progress::Progress;
 
