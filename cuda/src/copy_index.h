@@ -10,9 +10,12 @@
 
 #ifdef __CUDACC__
 #define HICACHE_HD __host__ __device__ __forceinline__
-#define HICACHE_UNROLL _Pragma("unroll")
 #else
 #define HICACHE_HD inline
+#endif
+#ifdef __CUDA_ARCH__
+#define HICACHE_UNROLL _Pragma("unroll")
+#else
 #define HICACHE_UNROLL
 #endif
 

@@ -22,6 +22,8 @@ ALLOWED_EDGES = {("transfer", "host")}
 UNSAFE = (
     "rust/hicache-core/src/host/slab.rs",
     "rust/hicache-core/src/transfer/cpu.rs",
+    "rust/hicache-core/src/transfer/cuda/",
+    "rust/hicache-core/build.rs",  # names the CUDA compiler through the environment
     "rust/hicache-core/src/storage/workers.rs",
     "rust/hicache-core/src/assemble.rs",
     "tests/rust/",  # the tests' own devices
@@ -30,7 +32,7 @@ UNSAFE = (
 IMPURE = r"\bstd::(time|thread|fs|net|io|env)\b|\b(Instant|SystemTime|RandomState)\b|\brand::|\bunsafe\b"
 NOT_CODE = re.compile(r"""//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])'""", re.S)
 SOURCES = ("rust", "python", "tests", "benches", "cuda")
-SUFFIXES = {".rs", ".py", ".pyi", ".cu", ".cuh", ".h"}
+SUFFIXES = {".rs", ".py", ".pyi", ".cu", ".cuh", ".h", ".cpp"}
 
 
 def code(text: str) -> str:

@@ -5,14 +5,19 @@
 //! | `plan` | from pairs of slots to runs of bytes |
 //! | `progress` | how far a stream is, and waiting for it |
 //! | `cpu` | the copier for memory that the CPU reaches |
+//! | `cuda` | the copier for a GPU, under the cargo feature `cuda` |
+//! | `strided` | one description of a copy for both sides |
 //!
 //! Jobs of one direction are carried out in the order of their tickets, layer by layer. Slots of an
 //! unfinished job belong to it. On error: a copy within this process's memory can't fail; a wait that
 //! outlasts its deadline says so.
 
 pub mod cpu;
+#[cfg(feature = "cuda")]
+pub mod cuda;
 pub mod plan;
 pub mod progress;
+pub mod strided;
 
 pub use progress::Progress;
 
