@@ -7,6 +7,10 @@
 
 #include <cuda_runtime.h>
 
+#if CUDART_VERSION < 13000
+#error "HiCache's copies need the compiler of CUDA 13.0 or newer: older batched copies have another form"
+#endif
+
 namespace hicache {
 
 constexpr uint32_t BATCH = 2048;  // copies in one call of the copy engine

@@ -2,9 +2,12 @@
 
 from typing import Any, final
 
-__all__ = ["Cache", "Load", "Place", "Reader", "Replay", "__version__"]
+__all__ = ["Cache", "Load", "Place", "Reader", "Replay", "__version__", "cuda_status"]
 
 __version__: str
+
+def cuda_status() -> str:
+    """Of GPU copies: "ok", "no driver", "no device", CUDA's error, or "not built" (no feature `cuda`)."""
 
 #: Name, planes as (layer, role, bytes per token), and their memory as (address, bytes).
 _Pool = tuple[str, list[tuple[int, int, int]], list[tuple[int, int]]]

@@ -5,6 +5,7 @@
 //! | `tokens` | int32/int64 buffers, read in place |
 //! | `cache` | the verbs, in path order |
 //! | `load` | waiting for layers, without the cache and without the GIL |
+//! | `cuda` | whether there is a GPU; its copies, for tests |
 //! | `stats` | counters as a dictionary |
 //! | `process` | on which side of a fork we are |
 //! | `errors` | one match from the core's errors to exceptions |
@@ -13,6 +14,7 @@
 #![allow(missing_docs, reason = "Python's documentation is in the stub, python/hicache/_hicache.pyi")]
 
 mod cache;
+mod cuda;
 mod errors;
 mod load;
 mod process;
@@ -31,5 +33,8 @@ fn _hicache(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<cache::Place>()?;
     module.add_class::<load::Load>()?;
     module.add_class::<reader::Reader>()?;
-    module.add_class::<replay::Replay>()
+    module.add_class::<replay::Replay>()?;
+    #[cfg(feature = "cuda")]
+    module.add_class::<cuda::Gpu>()?;
+    module.add_function(wrap_pyfunction!(cuda::cuda_status, module)?)
 }

@@ -11,6 +11,7 @@
 #include <cstring>
 #include <functional>
 
+#define CUDART_VERSION 13000
 #define __global__
 #define __device__
 #define __grid_constant__
@@ -96,6 +97,7 @@ Counts counts();
 void fail(const char *call, int after, cudaError_t code); // that call fails once, after so many good ones
 void capture(cudaStream_t stream, bool active);
 void alias(ptrdiff_t first, ptrdiff_t later); // what the device adds to registered addresses
+void around_kernels(std::function<void(bool runs)> hook); // called before and after each
 cudaError_t enqueue(cudaStream_t stream, std::function<void()> work); // nullptr: the default stream
 void run(size_t most); // operations, in any order that events allow
 bool idle();           // nothing is left to run

@@ -95,7 +95,7 @@ mod tests {
     use super::*;
     use std::mem::{offset_of, size_of};
 
-    /// The sizes and offsets that `tests/cuda/abi.cpp` asserts of the C structs.
+    /// The sizes and offsets that `tests/cuda/scenario.cpp` asserts of the C structs.
     #[test]
     fn structs_are_the_headers() {
         assert_eq!(
