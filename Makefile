@@ -35,7 +35,7 @@ MAKEFLAGS += --no-print-directory
 .PHONY: help
 help: ## list the targets
 	@echo "make TARGET, where TARGET is one of"
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo "ARGS=\"...\" adds options to demo; PYTHON=... chooses the interpreter of $(VENV) (3.11 or newer)."
 
 .PHONY: demo
@@ -115,6 +115,13 @@ cuda-check: wheel-cuda $(DONE)/dev $(CUDA)/reader ## what can be known of the GP
 .PHONY: gpu-check
 gpu-check: ## the tests and figures that need a GPU; HICACHE_REQUIRE_GPU=1 fails without one
 	@tests/python/gpu/run
+
+.PHONY: gpu-rehearsal
+gpu-rehearsal: $(DONE)/dev ## the GPU's tests on an emulated GPU: proves that they run, and nothing about a GPU
+	@$(MATURIN) build --features cuda-emulated --out $(CUDA)/emulated --interpreter $(BIN)/python
+	@rm -rf $(CUDA)/rehearsal && $(BIN)/python -m zipfile -e $(CUDA)/emulated/*.whl $(CUDA)/rehearsal
+	@export PYTHONPATH=$(CUDA)/rehearsal HICACHE_GPU=emulated; $(BIN)/python -m pytest -q tests/python/gpu && \
+	    $(BIN)/python tests/python/gpu/figures.py --mib 1 >/dev/null && echo "the figures' script runs"
 
 .PHONY: clean
 clean: ## remove everything that was built or installed

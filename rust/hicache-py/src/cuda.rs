@@ -12,6 +12,7 @@ pub fn cuda_status() -> String {
     {
         use hicache_core::transfer::cuda::{CudaError, probe};
         match probe() {
+            Ok(_) if cfg!(feature = "cuda-emulated") => "emulated".to_owned(),
             Ok(_) => "ok".to_owned(),
             Err(CudaError::NoDriver) => "no driver".to_owned(),
             Err(CudaError::NoDevice) => "no device".to_owned(),

@@ -1,7 +1,7 @@
 """The CUDA sources on the CPU: index arithmetic lane by lane, and the whole library over an emulated runtime.
 
 Needs a C++ compiler and no GPU; what only a GPU can show is in `tests/python/gpu`. Each program is also built
-from sources with one planted fault, and must then fail: what finds nothing is known to be able to find something.
+from sources with one planted fault, and must then fail: what finds nothing is known to find something.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The reader of machine code, on listings with one flaw each: it must object to all of them, and to no sound one."""
+"""The reader of machine code, on listings with one flaw each: it objects to all, and to no sound one."""
 
 from __future__ import annotations
 
