@@ -118,10 +118,11 @@ int32_t hicache_cuda_create(const hicache_cuda_settings *settings, hicache_cuda_
 /* Waits for the engine's own streams, unregisters what is still registered, frees everything. NULL is fine. */
 int32_t hicache_cuda_destroy(hicache_cuda_engine *engine);
 
-/* Pins [base, base + bytes) and maps it for the device, in pieces of at most `piece` bytes (0: one piece) whose
- * borders are multiples of `unit` (bytes of a page's longest run; a copy may not cross a border) and of 4096.
- * `base` must be a multiple of 4096. All or nothing: what was pinned before a failure is unpinned again. */
-int32_t hicache_cuda_register(hicache_cuda_engine *engine, void *base, uint64_t bytes, uint64_t unit, uint64_t piece);
+/* Pins memory from `base` on and maps it for the device, in `pieces` [piece_count] of so many bytes, one behind
+ * another. None should end inside of a page of the cache: the driver refuses a copy that spans two, so the copy
+ * engine's runs are cut there. `base`, and all sizes but the last, must be multiples of 4096. All or nothing: what
+ * was pinned before a failure is unpinned again. */
+int32_t hicache_cuda_register(hicache_cuda_engine *engine, void *base, const uint64_t *pieces, uint32_t piece_count);
 
 /* Undoes one `register`. Waits for the engine's own streams first. */
 int32_t hicache_cuda_unregister(hicache_cuda_engine *engine, void *base);

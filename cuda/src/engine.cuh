@@ -6,6 +6,7 @@
 #include "hicache_cuda.h"
 
 #include <cuda_runtime.h>
+#include <stdlib.h>
 
 #if CUDART_VERSION < 13000
 #error "HiCache's copies need the compiler of CUDA 13.0 or newer: older batched copies have another form"
@@ -19,8 +20,10 @@ constexpr int BATCH_DRIVER = 12080; // the first driver with batched copies
 
 struct Region {
     char *base;
-    uint64_t bytes, piece;
-    int64_t alias; // what the device adds to the CPU's address
+    uint64_t bytes;
+    int64_t alias;   // what the device adds to the CPU's address
+    uint64_t *ends;  // [pieces], offsets
+    uint32_t pieces;
 };
 
 // Two halves of device memory: while one is filled the other is emptied.
@@ -102,6 +105,19 @@ inline const Region *region_of(const hicache_cuda_engine &engine, uint64_t addre
     return nullptr;
 }
 
+// The piece that holds the byte at `offset`.
+inline uint32_t piece_of(const Region &region, uint64_t offset) {
+    uint32_t low = 0, high = region.pieces - 1;
+    while (low < high) {
+        const uint32_t middle = low + (high - low) / 2;
+        if (region.ends[middle] > offset) high = middle;
+        else low = middle + 1;
+    }
+    return low;
+}
+
+inline uint64_t start_of(const Region &region, uint32_t piece) { return piece == 0 ? 0 : region.ends[piece - 1]; }
+
 inline int32_t make_staging(Staging &staging, uint64_t bytes) {
     staging.half = bytes / 2 & ~(uint64_t)255;
     if (staging.half == 0) return 0;
@@ -156,14 +172,17 @@ inline int32_t drain(hicache_cuda_engine &engine) {
     return 0;
 }
 
-inline void unpin(Undo &undo, const Region &region, uint64_t bytes) {
-    for (uint64_t at = 0; at < bytes; at += region.piece) undo.note(cudaHostUnregister(region.base + at));
+// The first `pieces`; the region is gone afterwards.
+inline void unpin(Undo &undo, Region &region, uint32_t pieces) {
+    for (uint32_t p = 0; p < pieces; ++p) undo.note(cudaHostUnregister(region.base + start_of(region, p)));
+    free(region.ends);
+    region = Region{};
 }
 
 inline int32_t unmake(hicache_cuda_engine &engine) {
     Undo undo;
     undo.first = drain(engine);
-    for (uint32_t r = 0; r < engine.region_count; ++r) unpin(undo, engine.regions[r], engine.regions[r].bytes);
+    for (uint32_t r = 0; r < engine.region_count; ++r) unpin(undo, engine.regions[r], engine.regions[r].pieces);
     for (Way &way : engine.ways) {
         for (cudaEvent_t done : way.done) undo.event(done);
         for (int h = 0; h < 2; ++h) undo.event(way.staging.filled[h]), undo.event(way.staging.emptied[h]);

@@ -51,30 +51,39 @@ cudaEvent_t *done_event(hicache_cuda_engine *engine, uint32_t direction, uint64_
     return &engine->ways[direction].done[ticket % HICACHE_CUDA_TICKETS];
 }
 
-// A multiple of `unit` and of a small page, as large as `most` allows.
-uint64_t piece_of(uint64_t bytes, uint64_t unit, uint64_t most) {
-    if (most == 0 || most >= bytes) return bytes;
-    uint64_t step = unit;
-    while (step % 4096 != 0) step *= 2; // unit times a power of two: at most 4096 units
-    const uint64_t piece = most / step * step;
-    return least64(piece == 0 ? step : piece, bytes);
+// The borders of pieces, or an argument that can't be meant.
+int32_t make_region(Region &region, void *base, const uint64_t *pieces, uint32_t count) {
+    if (base == nullptr || (uint64_t)base % 4096 != 0 || pieces == nullptr || count == 0) return HICACHE_CUDA_ARGUMENT;
+    for (uint32_t p = 0; p < count; ++p)
+        if (pieces[p] == 0 || (p + 1 < count && pieces[p] % 4096 != 0)) return HICACHE_CUDA_ARGUMENT;
+    region = Region{(char *)base, 0, 0, (uint64_t *)malloc(count * sizeof(uint64_t)), count};
+    if (region.ends == nullptr) return HICACHE_CUDA_MEMORY;
+    for (uint32_t p = 0; p < count; ++p) region.ends[p] = region.bytes += pieces[p];
+    return 0;
 }
 
 // Pins piece after piece. The device's addresses must differ from the CPU's by the same everywhere.
-int32_t pin(Region &region, uint64_t &pinned) {
-    for (pinned = 0; pinned < region.bytes;) {
-        char *base = region.base + pinned;
-        const uint64_t bytes = least64(region.piece, region.bytes - pinned);
-        HICACHE_TRY(cudaHostRegister(base, bytes, cudaHostRegisterMapped | cudaHostRegisterPortable));
-        const uint64_t before = pinned;
-        pinned += bytes;
+int32_t pin(Region &region, uint32_t &pinned) {
+    for (pinned = 0; pinned < region.pieces;) {
+        const uint64_t start = start_of(region, pinned);
+        char *base = region.base + start;
+        HICACHE_TRY(cudaHostRegister(base, region.ends[pinned] - start, cudaHostRegisterMapped | cudaHostRegisterPortable));
+        ++pinned;
         void *seen = nullptr;
         HICACHE_TRY(cudaHostGetDevicePointer(&seen, base, 0));
         const int64_t alias = (char *)seen - base;
-        if (before == 0) region.alias = alias;
+        if (start == 0) region.alias = alias;
         if (alias != region.alias) return HICACHE_CUDA_ALIAS;
     }
     return 0;
+}
+
+bool overlaps(const hicache_cuda_engine &engine, const Region &region) {
+    for (uint32_t r = 0; r < engine.region_count; ++r) {
+        const Region &other = engine.regions[r];
+        if (region.base < other.base + other.bytes && other.base < region.base + region.bytes) return true;
+    }
+    return false;
 }
 
 } // namespace
@@ -142,19 +151,15 @@ int32_t hicache_cuda_destroy(hicache_cuda_engine *engine) {
     return code;
 }
 
-int32_t hicache_cuda_register(hicache_cuda_engine *engine, void *base, uint64_t bytes, uint64_t unit, uint64_t piece) {
-    if (engine == nullptr || base == nullptr || (uint64_t)base % 4096 != 0 || bytes == 0 || unit == 0)
-        return HICACHE_CUDA_ARGUMENT;
-    for (uint32_t r = 0; r < engine->region_count; ++r) {
-        const Region &other = engine->regions[r];
-        if ((char *)base < other.base + other.bytes && other.base < (char *)base + bytes) return HICACHE_CUDA_ARGUMENT;
-    }
+int32_t hicache_cuda_register(hicache_cuda_engine *engine, void *base, const uint64_t *pieces, uint32_t piece_count) {
+    if (engine == nullptr) return HICACHE_CUDA_ARGUMENT;
     if (engine->region_count == REGIONS) return HICACHE_CUDA_FULL;
     Scope scope(engine->settings.device);
     HICACHE_TRY(scope.code);
-    Region region{(char *)base, bytes, piece_of(bytes, unit, piece), 0};
-    uint64_t pinned = 0;
-    const int32_t code = pin(region, pinned);
+    Region region = {};
+    HICACHE_TRY(make_region(region, base, pieces, piece_count));
+    uint32_t pinned = 0;
+    const int32_t code = overlaps(*engine, region) ? (int32_t)HICACHE_CUDA_ARGUMENT : pin(region, pinned);
     if (code != 0) {
         Undo undo;
         unpin(undo, region, pinned);
@@ -174,7 +179,7 @@ int32_t hicache_cuda_unregister(hicache_cuda_engine *engine, void *base) {
     HICACHE_TRY(scope.code);
     HICACHE_TRY(drain(*engine));
     Undo undo;
-    unpin(undo, engine->regions[r], engine->regions[r].bytes);
+    unpin(undo, engine->regions[r], engine->regions[r].pieces);
     engine->regions[r] = engine->regions[--engine->region_count];
     return undo.first;
 }

@@ -79,13 +79,14 @@ inline int32_t flush(hicache_cuda_engine &engine, cudaStream_t stream) {
 inline int32_t add(hicache_cuda_engine &engine, uint64_t to, uint64_t from, uint64_t host, uint64_t bytes,
                    cudaStream_t stream) {
     Batch &batch = engine.batch;
-    const Region *region = region_of(engine, host);
+    const Region *region = region_of(engine, host); // checked: there is one
     while (bytes > 0) {
-        const uint64_t inside = region == nullptr ? 0 : (host - (uint64_t)region->base) % region->piece;
-        const uint64_t room = region == nullptr ? bytes : region->piece - inside;
-        const uint64_t now = least64(bytes, room);
+        const uint64_t offset = host - (uint64_t)region->base;
+        const uint32_t piece = piece_of(*region, offset);
+        const uint64_t now = least64(bytes, region->ends[piece] - offset);
+        const bool begins = offset == start_of(*region, piece);
         const uint32_t last = batch.count - 1;
-        const bool joins = batch.count > 0 && inside != 0 && (uint64_t)batch.to[last] + batch.bytes[last] == to &&
+        const bool joins = batch.count > 0 && !begins && (uint64_t)batch.to[last] + batch.bytes[last] == to &&
                            (uint64_t)batch.from[last] + batch.bytes[last] == from;
         if (joins) {
             batch.bytes[last] += now;

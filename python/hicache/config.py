@@ -22,7 +22,7 @@ from hicache.errors import ArgumentError
 
 _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 _UNITS |= {"KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
-LAYOUTS = ("layer_first", "page_unified")
+LAYOUTS = ("layer_first", "page_first", "page_first_direct", "page_head", "page_unified")
 #: The values there are for each policy setting.
 POLICIES = {
     "write": ("write_through",),

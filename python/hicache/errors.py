@@ -24,6 +24,10 @@ class ClosedError(HiCacheError, RuntimeError):
     """The cache is closed."""
 
 
+class DetachedError(HiCacheError, RuntimeError):
+    """There is no device memory: it was detached, or never attached."""
+
+
 class DeadlineError(HiCacheError, TimeoutError):
     """A wait outlasted its deadline."""
 

@@ -67,7 +67,8 @@ void refusals() {
     bad = good, bad.planes = &away, refused(bad, "memory that is not registered");
     require(hicache_cuda_enqueue(world.engine, 2, &good) == HICACHE_CUDA_ARGUMENT, "an unknown direction");
     void *base = (void *)world.pool.host_base;
-    require(hicache_cuda_register(world.engine, base, 4096, 1, 0) == HICACHE_CUDA_ARGUMENT, "registered twice");
+    const uint64_t piece = 4096;
+    require(hicache_cuda_register(world.engine, base, &piece, 1) == HICACHE_CUDA_ARGUMENT, "registered twice");
     require(hicache_cuda_unregister(world.engine, &world) == HICACHE_CUDA_ARGUMENT, "never registered");
 
     emulated::capture(world.model, true);
@@ -86,21 +87,21 @@ void pinning() {
     hicache_cuda_engine *engine = nullptr;
     require(hicache_cuda_create(&settings, &engine) == 0, "create");
     char *base = (char *)std::aligned_alloc(4096, 10 * 4096);
-    const auto pin = [&](uint64_t unit, uint64_t piece) {
-        return hicache_cuda_register(engine, base, 10 * 4096, unit, piece);
+    const auto pin = [&](std::vector<uint64_t> pieces) {
+        return hicache_cuda_register(engine, base, pieces.data(), (uint32_t)pieces.size());
     };
     emulated::alias(4096, 4096);
-    require(pin(512, 8192) == 0 && emulated::counts().registrations == 5, "five pieces");
-    require(hicache_cuda_unregister(engine, base) == 0, "unregister");
-    require(pin(4096 * 3, 8192) == 0 && emulated::counts().registrations == 4, "pieces of one page at least");
-    require(hicache_cuda_unregister(engine, base) == 0, "unregister");
+    require(pin({8192, 4096, 16384, 5000}) == 0 && emulated::counts().registrations == 4, "four pieces");
+    require(hicache_cuda_unregister(engine, base) == 0 && emulated::counts().registrations == 0, "unregister");
+    for (const auto &bad : std::vector<std::vector<uint64_t>>{{}, {5000, 4096}, {4096, 0}, {0}})
+        require(pin(bad) == HICACHE_CUDA_ARGUMENT, "pieces that can't be meant");
     emulated::alias(4096, 8192);
-    require(pin(4096, 4096) == HICACHE_CUDA_ALIAS, "distances that differ");
+    require(pin({4096, 4096}) == HICACHE_CUDA_ALIAS, "distances that differ");
     require(emulated::counts().registrations == 0, "pinned pieces were left");
     emulated::alias(0, 0);
     emulated::fail("cudaHostRegister", 3, cudaErrorMemoryAllocation);
-    require(pin(4096, 4096) == cudaErrorMemoryAllocation && emulated::counts().registrations == 0, "rolled back");
-    require(pin(4096, 4096) == 0 && hicache_cuda_destroy(engine) == 0, "again, and destroyed with it");
+    require(pin({4096, 4096, 4096, 4096, 4096}) == cudaErrorMemoryAllocation && emulated::counts().registrations == 0, "rolled back");
+    require(pin({4096, 4096}) == 0 && hicache_cuda_destroy(engine) == 0, "again, and destroyed with it");
     require(emulated::counts().registrations == 0, "destroyed engines unpin");
     std::free(base);
 }

@@ -28,6 +28,13 @@ inline char stamp(uint64_t id, const Element &e, uint64_t byte) {
     return (char)((word ^ (word >> 31)) >> 24);
 }
 
+// Equal pieces, whatever pages they split: the copy engine's runs must be cut.
+inline std::vector<uint64_t> pieces_of(uint64_t bytes, uint64_t piece) {
+    std::vector<uint64_t> pieces;
+    for (uint64_t at = 0; at < bytes; at += piece) pieces.push_back(std::min(piece, bytes - at));
+    return pieces;
+}
+
 constexpr char BLANK = (char)0xDD;
 
 class World {
@@ -206,7 +213,8 @@ class World {
         if (alias != 0)
             emulated::around_kernels([=](bool runs) { (void)mprotect(base, host_bytes, runs ? PROT_NONE : PROT_READ | PROT_WRITE); });
         const uint64_t piece = pick(random, {0, 4096, 16384});
-        require(hicache_cuda_register(engine, (void *)pool.host_base, host_bytes, pool.host_page(), piece) == 0, "pin");
+        const auto pieces = pieces_of(host_bytes, piece == 0 ? host_bytes : piece);
+        require(hicache_cuda_register(engine, base, pieces.data(), (uint32_t)pieces.size()) == 0, "pin");
     }
 
     void copies(uint32_t direction, const std::vector<hicache_page> &pages, uint64_t from, uint64_t to) {

@@ -21,7 +21,9 @@ NOUNS = ("tree", "host", "transfer", "storage")
 ALLOWED_EDGES = {("transfer", "host")}
 UNSAFE = (
     "rust/hicache-core/src/host/slab.rs",
-    "rust/hicache-core/src/transfer/cpu.rs",
+    "rust/hicache-core/src/transfer/cpu/mod.rs",
+    "rust/hicache-core/src/transfer/cpu/walk.rs",
+    "rust/hicache-core/src/transfer/cpu/nontemporal.rs",
     "rust/hicache-core/src/transfer/cuda/",
     "rust/hicache-core/build.rs",  # names the CUDA compiler through the environment
     "rust/hicache-core/src/storage/workers.rs",

@@ -10,7 +10,7 @@ mod geometry;
 use common::Seeded;
 use geometry::{Kind, Pool, SHAPES};
 use hicache_core::ids::Slot;
-use hicache_core::transfer::cuda::{CudaCopier, CudaError, Engine, Settings, Stream, probe};
+use hicache_core::transfer::cuda::{CudaCopier, CudaError, CudaResult, Engine, Settings, Stream, probe};
 use hicache_core::transfer::{Copier, CopyJob, Direction};
 use std::ffi::{CString, c_char};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -20,6 +20,7 @@ unsafe extern "C" {
     fn emulated_machine(seed: u64, driver: i32, devices: i32);
     fn emulated_fail(call: *const c_char, after: i32, code: i32);
     fn emulated_alive() -> usize;
+    fn emulated_enqueued(launches: *mut usize, batches: *mut usize);
 }
 
 /// There is one emulated machine: one test at a time.
@@ -42,9 +43,24 @@ fn alive() -> usize {
     unsafe { emulated_alive() }
 }
 
+/// Kernels, and batches of the copy engine.
+fn enqueued() -> (usize, usize) {
+    let (mut launches, mut batches) = (0, 0);
+    // SAFETY: both are valid for the call.
+    unsafe { emulated_enqueued(&raw mut launches, &raw mut batches) };
+    (launches, batches)
+}
+
 fn settings(layers: u32, engine_run: u64, staging: u64) -> Settings {
     let all = Settings::new(0, layers);
     Settings { engine_run: [engine_run; 2], staging: [staging; 2], multiprocessors: [1, 2], ..all }
+}
+
+/// # Safety
+/// The pool must outlive the copier.
+unsafe fn start(pool: &Pool, settings: &Settings) -> CudaResult<CudaCopier> {
+    // SAFETY: the caller's promise; the pool keeps its memory where it is.
+    unsafe { CudaCopier::new(settings, &pool.plan(), &pool.pinned(), &pool.memory(), [0; 2]) }
 }
 
 fn job(ticket: u64, direction: Direction, pages: &[(u32, u32)]) -> CopyJob {
@@ -73,7 +89,7 @@ fn pages_travel_in_every_layout_by_every_way() {
 
 fn travel(pool: &mut Pool, settings: Settings, random: &mut Seeded) {
     // SAFETY: `pool` outlives the copier and never moves its memory.
-    let mut copier = unsafe { CudaCopier::new(&settings, pool.parts(), pool.pinned(), 4096) }.unwrap();
+    let mut copier = unsafe { start(pool, &settings) }.unwrap();
     let pages = [(5, 0), (1, 2), (3, 6), (8, 1)];
     for (at, &(slot, _)) in pages.iter().enumerate() {
         pool.compute(slot, at);
@@ -128,7 +144,7 @@ fn whatever_fails_at_the_start_leaves_nothing_behind() {
             let pool = Pool::new(SHAPES[0], Kind::PageFirst, 40, 40);
             fail(call, after, 2);
             // SAFETY: `pool` outlives the copier.
-            let made = unsafe { CudaCopier::new(&settings(2, 1, 4096), pool.parts(), pool.pinned(), 4096) };
+            let made = unsafe { start(&pool, &settings(2, 1, 4096)) };
             // Probing happens once, and two directions stage.
             let happens = after
                 < match call {
@@ -149,7 +165,7 @@ fn a_fault_is_kept_and_nothing_finishes_after_it() {
         let _one = machine(1, 13000, 1);
         let pool = Pool::new(SHAPES[0], Kind::PageUnified(1), 4, 4);
         // SAFETY: `pool` outlives the copier.
-        let made = unsafe { CudaCopier::new(&settings(2, 1, 0), pool.parts(), pool.pinned(), 0) };
+        let made = unsafe { start(&pool, &settings(2, 1, 0)) };
         let mut copier = made.unwrap();
         fail(call, 0, 700);
         copier.submit(job(1, Direction::In, &[(0, 0)]));
@@ -168,7 +184,7 @@ fn layers_can_be_waited_for_on_any_stream_also_late() {
     let _one = machine(3, 13000, 1);
     let pool = Pool::new(SHAPES[0], Kind::PageUnified(1), 4, 4);
     // SAFETY: `pool` outlives the copier.
-    let made = unsafe { CudaCopier::new(&settings(2, 1, 0), pool.parts(), pool.pinned(), 0) };
+    let made = unsafe { start(&pool, &settings(2, 1, 0)) };
     let mut copier = made.unwrap();
     let layers = copier.layers();
     copier.submit(job(1, Direction::In, &[(0, 0)]));
@@ -178,4 +194,25 @@ fn layers_can_be_waited_for_on_any_stream_also_late() {
     assert_eq!(wait(2), Err(CudaError::Argument("layer")));
     drop(copier);
     assert_eq!(wait(1), Ok(()));
+}
+
+#[test]
+fn each_layout_takes_the_way_that_suits_it() {
+    // Rows of 64 bytes, K and V of two layers; a run of 300 is worth a copy of its own.
+    for (kind, staging, ways) in [
+        // K and V of all layers are in one place, in runs of 256 bytes: staged together.
+        (Kind::PageUnified(1), 8 << 10, (1, 1)),
+        // K and V are apart: staged one after the other.
+        (Kind::PageFirst, 8 << 10, (2, 2)),
+        (Kind::PageFirst, 0, (1, 0)),
+        // Planes are apart: nothing to stage.
+        (Kind::LayerFirst, 8 << 10, (1, 0)),
+    ] {
+        let _one = machine(9, 13000, 1);
+        let pool = Pool::new(SHAPES[0], kind, 4, 4);
+        // SAFETY: `pool` outlives the copier.
+        let mut copier = unsafe { start(&pool, &settings(2, 300, staging)) }.unwrap();
+        copier.submit(job(1, Direction::In, &[(0, 1), (2, 3)]));
+        assert_eq!(enqueued(), ways, "{kind:?} {staging}");
+    }
 }

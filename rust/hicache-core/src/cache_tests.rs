@@ -9,6 +9,7 @@ use crate::identity::Fingerprint;
 use crate::ids::{HitId, Slot, Tier};
 use crate::page::{PageSize, Tokens};
 use crate::pool::PoolSpec;
+use crate::transfer::cpu::CpuOptions;
 use crate::transfer::{Copier, CopyJob, Direction, Progress};
 use crate::tree::Hold;
 use std::sync::Arc;
@@ -38,6 +39,7 @@ fn cache() -> (HiCache, HitId) {
         engine_owns_slots: false,
         host_slots: 8,
         layout: LayoutKind::PageUnified,
+        copies: CpuOptions::default(),
         identity: Fingerprint::of(&[], page_size, &[]),
         io_threads: 1,
         write_queue: 1,

@@ -15,6 +15,7 @@ use hicache_core::ids::{Cursor, HitId, Tier};
 use hicache_core::page::PageSize;
 use hicache_core::pool::{Plane, PoolSpec};
 use hicache_core::transfer::Direction;
+use hicache_core::transfer::cpu::CpuOptions;
 use hicache_core::{Config, Error, HiCache, Ready};
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyDict};
@@ -106,6 +107,7 @@ impl Cache {
             engine_owns_slots,
             host_slots,
             layout: layout.parse().or_raise(py)?,
+            copies: CpuOptions::default(),
             identity,
             io_threads,
             write_queue,
@@ -115,7 +117,7 @@ impl Cache {
         };
         // SAFETY: `keep` holds the tensors whose addresses `device` names until the core is dropped.
         #[allow(unsafe_code)]
-        let core = unsafe { HiCache::over_memory(config, &device, storage) }.or_raise(py)?;
+        let core = unsafe { HiCache::over_memory(config, Some(&device), storage) }.or_raise(py)?;
         Ok(Self { core: ManuallyDrop::new(core), _keep: keep, origin: Origin::here() })
     }
 

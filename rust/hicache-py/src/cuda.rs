@@ -78,9 +78,10 @@ mod gpu {
             or_raise(Engine::new(&settings)).map(Self)
         }
 
-        fn register(&mut self, address: usize, bytes: u64, unit: u64, piece: u64) -> PyResult<()> {
+        #[allow(clippy::needless_pass_by_value, reason = "from a Python list")]
+        fn register(&mut self, address: usize, pieces: Vec<u64>) -> PyResult<()> {
             // SAFETY: the caller keeps the memory.
-            or_raise(unsafe { self.0.register(address as *mut u8, bytes, unit, piece) })
+            or_raise(unsafe { self.0.register(address as *mut u8, &pieces) })
         }
 
         fn unregister(&mut self, address: usize) -> PyResult<()> {

@@ -195,6 +195,10 @@ cudaError_t cudaMemcpyBatchAsync(void *const *to, const void *const *from, const
 extern "C" {
 void emulated_machine(uint64_t seed, int driver, int devices) { emulated::reset(seed, driver, devices); }
 void emulated_fail(const char *call, int after, int code) { emulated::fail(call, after, (cudaError_t)code); }
+void emulated_enqueued(size_t *launches, size_t *batches) {
+    const emulated::Counts counts = emulated::counts();
+    *launches = counts.launches, *batches = counts.batches;
+}
 size_t emulated_alive() {
     const emulated::Counts counts = emulated::counts();
     return counts.streams + counts.events + counts.allocations + counts.registrations;

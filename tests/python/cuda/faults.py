@@ -36,7 +36,7 @@ ORDER_FAULTS = [
     ("routes.cuh", "HICACHE_TRY(cudaStreamWaitEvent(first, way.staging.emptied[h], 0));", ""),
     ("routes.cuh", "HICACHE_TRY(cudaStreamWaitEvent(second, way.staging.filled[h], 0));", ""),
     ("routes.cuh", "in && h < 2; ++h", "false && h < 2; ++h"),
-    ("routes.cuh", "batch.count > 0 && inside != 0 &&", "batch.count > 0 &&"),
+    ("routes.cuh", "batch.count > 0 && !begins &&", "batch.count > 0 &&"),
     ("routes.cuh", "(uint64_t)batch.from[last] + batch.bytes[last] == from;", "true;"),
     ("routes.cuh", "region_of(engine, copy.planes[0].host)->alias, false", "0, false"),
     ("check.cuh", "hull.payload == hull.bytes", "hull.payload >= hull.bytes / 2"),

@@ -110,7 +110,11 @@ class Pool:
             plane.fill_(BLANK)
 
     def register(self, gpu: Any, piece: int = 0) -> None:
-        gpu.register(self.slab.data_ptr(), self.bytes, self.page_stride, piece)
+        """Pins the slab in pieces of so many bytes (a multiple of 4096); 0 for one."""
+        piece = piece or self.bytes
+        gpu.register(
+            self.slab.data_ptr(), [min(piece, self.bytes - at) for at in range(0, self.bytes, piece)]
+        )
 
     def copy(
         self, gpu: Any, way: str, pages: list[tuple[int, int]], by: str, layers: range | None = None

@@ -9,6 +9,7 @@ pub mod naive;
 pub mod rig;
 pub mod side;
 pub mod store;
+pub mod travel;
 
 /// A seeded sequence of numbers: the same on every machine.
 #[derive(Debug)]

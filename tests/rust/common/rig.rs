@@ -11,6 +11,7 @@ use hicache_core::ids::{Cursor, HitId, Slot, Tier};
 use hicache_core::page::{PageSize, Tokens};
 use hicache_core::pool::{Plane, PoolSpec};
 use hicache_core::storage::{Store, Workers};
+use hicache_core::transfer::cpu::CpuOptions;
 use hicache_core::{Config, HiCache, HitView, assemble};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -51,6 +52,7 @@ pub fn config(shape: Shape) -> Config {
         engine_owns_slots: false,
         host_slots: shape.host,
         layout: shape.layout,
+        copies: CpuOptions::default(),
         io_threads: shape.threads,
         write_queue: shape.queue,
         prefetch_deadline: shape.deadline,

@@ -1,8 +1,9 @@
 //! A pool in any of the five layouts, written from the shapes of its tensors, and bytes to know again.
 
 use hicache_core::host::Slab;
-use hicache_core::transfer::cuda::{Part, Pinned};
-use hicache_core::transfer::strided::{Axis, PlaneAt, Strided};
+use hicache_core::transfer::cuda::Pinned;
+use hicache_core::transfer::plan::{Plan, PlanePair, Side};
+use std::any::Any;
 use std::sync::Arc;
 
 /// `planes` (K and V, or one latent) of `layers`, heads of `head` bytes.
@@ -109,38 +110,48 @@ impl Pool {
         }
     }
 
-    /// What the copier gets: strides from differences of addresses.
-    pub fn parts(&self) -> Vec<Part> {
+    /// The planner's, from differences of addresses.
+    pub fn plan(&self) -> Plan {
         let Shape { layers, planes, page, heads, head } = self.shape;
-        let at = |slot, token, head| self.host(slot, 0, 0, token, head);
-        let difference = |to: usize| i64::try_from(to).unwrap() - i64::try_from(at(0, 0, 0)).unwrap();
-        let (head_stride, row) = (i64::try_from(head).unwrap(), i64::try_from(heads * head).unwrap());
-        let extent = |count: usize| u32::try_from(count).unwrap();
         let (groups, of_group) = (self.groups(), heads / self.groups());
-        let mut axes = Vec::new();
-        axes.extend((page > 1).then(|| Axis::new(extent(page), row, difference(at(0, 1, 0)))));
-        axes.extend(
-            (of_group > 1).then(|| Axis::new(extent(of_group), head_stride, difference(at(0, 0, 1)))),
-        );
-        let group = i64::try_from(of_group * head).unwrap();
-        axes.extend((groups > 1).then(|| Axis::new(extent(groups), group, difference(at(0, 0, of_group)))));
-        let pages = (row * i64::try_from(page).unwrap(), difference(at(1, 0, 0)));
-        let shape = Strided::new(pages, &axes, head as u64).unwrap();
+        let signed = |bytes: usize| i64::try_from(bytes).unwrap();
+        let extent = |count: usize| u32::try_from(count).unwrap();
+        let step = |to: usize| signed(to) - signed(self.host(0, 0, 0, 0, 0));
         let slab = self.slab.address(0..0).unwrap() as u64;
-        let part = |plane: usize| {
-            let of_layer = |layer: usize| PlaneAt {
-                device: self.device[layer * planes + plane].as_ptr() as u64,
-                host: slab + self.host(0, layer, plane, 0, 0) as u64,
-            };
-            let planes: Vec<PlaneAt> = (0..layers as usize).map(of_layer).collect();
-            Part { shape: shape.fitting(&planes), planes, layers: (0..layers).collect() }
+        let pair = |layer: usize, plane: usize| PlanePair {
+            layer: u32::try_from(layer).unwrap(),
+            device: Side {
+                address: self.device[layer * planes + plane].as_ptr() as u64,
+                page: signed(page * heads * head),
+                row: signed(heads * head),
+                group: signed(of_group * head),
+                head: signed(head),
+            },
+            host: Side {
+                address: slab + self.host(0, layer, plane, 0, 0) as u64,
+                page: step(self.host(1, 0, 0, 0, 0)),
+                row: step(self.host(0, 0, 0, 1, 0)),
+                group: if groups > 1 { step(self.host(0, 0, 0, 0, of_group)) } else { 0 },
+                head: if of_group > 1 { step(self.host(0, 0, 0, 0, 1)) } else { signed(head) },
+            },
+            rows: extent(page),
+            groups: extent(groups),
+            heads: extent(of_group),
+            bytes: head as u64,
         };
-        (0..planes).map(part).collect()
+        let pairs = (0..layers as usize).flat_map(|layer| (0..planes).map(move |plane| (layer, plane)));
+        Plan::new(&pairs.map(|(layer, plane)| pair(layer, plane)).collect::<Vec<_>>())
     }
 
+    /// In pieces that pages may cross: what goes by the copy engine must be cut.
     pub fn pinned(&self) -> Vec<Pinned> {
         let bytes = self.page_stride() * self.slots * self.halves();
-        vec![Pinned { slab: Arc::clone(&self.slab), bytes, unit: self.page_stride() }]
+        let pieces = (0..bytes).step_by(8192).map(|at| (bytes - at).min(8192) as u64).collect();
+        vec![Pinned { base: self.slab.address(0..bytes).unwrap(), pieces }]
+    }
+
+    pub fn memory(&self) -> Arc<dyn Any + Send + Sync> {
+        Arc::clone(&self.slab) as Arc<dyn Any + Send + Sync>
     }
 
     fn stamp(&self, page: usize, layer: usize, plane: usize, token: usize, head: usize) -> Vec<u8> {

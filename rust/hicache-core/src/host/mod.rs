@@ -3,7 +3,7 @@
 //! | file | what |
 //! |---|---|
 //! | `slots` | who owns a slot |
-//! | `layout` | the byte address of any element, in one place |
+//! | `layout/` | the byte address of any element, in one place |
 //! | `slab` | the memory itself |
 //!
 //! Knows neither tree nor storage. On error: a region that can't be had is an error naming its size.

@@ -23,6 +23,7 @@ impl HiCache {
     /// When the engine owns the slots.
     pub fn allocate(&mut self, pages: usize) -> Result<Option<Vec<Slot>>> {
         self.open()?;
+        self.on_device()?;
         if self.config.engine_owns_slots {
             return argument("slots", "the engine owns the slots: it allocates them itself");
         }
@@ -63,7 +64,7 @@ impl HiCache {
         pages.min(self.host.free())
     }
 
-    fn make_room(&mut self, tier: Tier, pages: usize) -> Vec<Slot> {
+    pub(crate) fn make_room(&mut self, tier: Tier, pages: usize) -> Vec<Slot> {
         if pages == 0 {
             return Vec::new();
         }

@@ -27,6 +27,7 @@ impl HiCache {
     /// Nothing was changed.
     pub fn insert(&mut self, id: HitId, tokens: Tokens<'_>, slots: &[Slot]) -> Result<Inserted> {
         self.open()?;
+        self.on_device()?;
         if !self.hit(id)?.loaded {
             return Err(Error::Hit("is not loaded: load it before inserting"));
         }

@@ -34,6 +34,7 @@ impl HiCache {
     /// engine's to give, or none by an engine that owns them. Nothing was changed.
     pub fn load(&mut self, ids: &[HitId], given: Option<&[Slot]>) -> Result<Loaded> {
         self.open()?;
+        self.on_device()?;
         self.check_load(ids, given)?;
         // All are held before room is made for any: none may go to make room for another.
         let held = ids.iter().map(|&id| self.hold(id)).collect::<Result<Vec<Held>>>()?;

@@ -2,11 +2,11 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `plan` | from pairs of slots to runs of bytes |
+//! | `strided` | the descriptor of a copy |
+//! | `plan` | from planes on both sides to descriptors, and which engine each is for |
 //! | `progress` | how far a stream is, and waiting for it |
-//! | `cpu` | the copier for memory that the CPU reaches |
-//! | `cuda` | the copier for a GPU, under the cargo feature `cuda` |
-//! | `strided` | one description of a copy for both sides |
+//! | `cpu/` | the copier for memory that the CPU reaches |
+//! | `cuda/` | the copier for a GPU, under the cargo feature `cuda` |
 //!
 //! Jobs of one direction are carried out in the order of their tickets, layer by layer. Slots of an
 //! unfinished job belong to it. On error: a copy within this process's memory can't fail; a wait that

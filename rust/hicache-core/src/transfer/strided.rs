@@ -20,7 +20,8 @@ pub struct Axis {
     pub host: i64,
     /// Number of indices, at least 1.
     pub extent: u32,
-    reserved: u32,
+    /// 0.
+    pub reserved: u32,
 }
 
 impl Axis {
@@ -53,7 +54,8 @@ pub struct Strided {
     pub run: u64,
     /// Widest vector that fits all strides: 16, 8, 4 or 1 bytes. Planes' addresses may narrow it.
     pub width: u32,
-    reserved: u32,
+    /// 0.
+    pub reserved: u32,
 }
 
 /// Where one plane's slot 0 is, on both sides.

@@ -9,9 +9,10 @@
 use super::answer::{CudaError, CudaResult};
 use super::engine::{Engine, Settings, Stream};
 use super::ffi::Page;
-use super::parts::{Part, Parts, set_of};
-use crate::host::Slab;
+use super::parts::{Parts, set_of};
+use crate::transfer::plan::Plan;
 use crate::transfer::{Copier, CopyJob, Direction, Progress};
+use std::any::Any;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,29 +22,25 @@ use std::time::Duration;
 /// Between two questions while something flies.
 const ASK_EVERY: Duration = Duration::from_micros(50);
 
-/// Host memory that the copier pins, and keeps mapped.
+/// Host memory to pin: an address, and pieces one behind another, in bytes. None should end inside of a page.
 #[derive(Clone, Debug)]
 pub struct Pinned {
-    /// The memory.
-    pub slab: Arc<Slab>,
-    /// Its size in bytes.
-    pub bytes: usize,
-    /// Bytes of the longest run of a page: pinned pieces never split it.
-    pub unit: usize,
+    /// A multiple of 4096.
+    pub base: *mut u8,
+    /// All but the last are multiples of 4096.
+    pub pieces: Vec<u64>,
 }
 
 /// Copies with a GPU.
-#[derive(Debug)]
 pub struct CudaCopier {
     layers: Layers,
     watcher: Option<JoinHandle<()>>,
 }
 
 /// Lets the engine's stream wait for layers, from any thread.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Layers(Arc<Shared>);
 
-#[derive(Debug)]
 struct Shared {
     /// Gone once the copier is dropped.
     engine: Mutex<Option<Engine>>,
@@ -54,41 +51,43 @@ struct Shared {
     flying: Mutex<[VecDeque<u64>; 2]>,
     fault: Mutex<Option<CudaError>>,
     closing: AtomicBool,
-    /// Dropped after the engine, which unpins it.
-    _pinned: Vec<Pinned>,
+    /// What is pinned; dropped after the engine, which unpins it.
+    _memory: Arc<dyn Any + Send + Sync>,
 }
 
 impl CudaCopier {
-    /// Pins the host memory, in pieces of at most `piece` bytes, and starts the thread that asks.
+    /// Pins the host memory and starts the thread that asks. `memory` keeps what is pinned; tickets up to
+    /// `finished` (in, out) count as finished, so that a new copier goes on counting.
     ///
     /// # Errors
     /// No driver, no device, or what CUDA refused. Nothing is left behind.
     ///
     /// # Safety
-    /// All device memory that parts and later jobs name must stay valid until the copier is dropped, and what
-    /// [`CudaCopier::follow`] is told must be live streams of the device.
+    /// All memory that the plan and later jobs name must stay valid until the copier is dropped; the host's is in
+    /// `pinned`, which `memory` keeps mapped; and what [`CudaCopier::follow`] is told must be live streams of the
+    /// device.
     pub unsafe fn new(
         settings: &Settings,
-        parts: Vec<Part>,
-        pinned: Vec<Pinned>,
-        piece: u64,
+        plan: &Plan,
+        pinned: &[Pinned],
+        memory: &Arc<dyn Any + Send + Sync>,
+        finished: [u64; 2],
     ) -> CudaResult<Self> {
         let mut engine = Engine::new(settings)?;
-        for memory in &pinned {
-            let base = memory.slab.address(0..memory.bytes).ok_or(CudaError::Argument("host"))?;
-            // SAFETY: `_pinned` keeps the slab until the engine is gone.
-            unsafe { engine.register(base, memory.bytes as u64, memory.unit as u64, piece) }?;
+        for region in pinned {
+            // SAFETY: the caller's promise; the engine is dropped before `_memory`.
+            unsafe { engine.register(region.base, &region.pieces) }?;
         }
-        let parts = Parts::new(&engine, parts, settings.layers)?;
+        let parts = Parts::new(&engine, plan, settings.layers)?;
         let shared = Arc::new(Shared {
             engine: Mutex::new(Some(engine)),
             parts,
             follows: AtomicU64::new(0),
-            progress: Default::default(),
+            progress: finished.map(|ticket| Arc::new(Progress::starting_at(ticket))),
             flying: Mutex::default(),
             fault: Mutex::default(),
             closing: AtomicBool::new(false),
-            _pinned: pinned,
+            _memory: Arc::clone(memory),
         });
         let seen = Arc::clone(&shared);
         let start = std::thread::Builder::new().name("hicache-cuda".to_owned());

@@ -74,16 +74,18 @@ impl Engine {
         NonNull::new(engine).map(Self).ok_or(CudaError::Memory)
     }
 
-    /// Pins host memory, in pieces of at most `piece` bytes whose borders never split a `unit`.
+    /// Pins host memory, in pieces of so many bytes, one behind another.
     ///
     /// # Errors
     /// What CUDA refused; nothing stays pinned.
     ///
     /// # Safety
     /// The memory must stay mapped until it is unregistered or the engine is dropped.
-    pub unsafe fn register(&mut self, base: *mut u8, bytes: u64, unit: u64, piece: u64) -> CudaResult<()> {
+    pub unsafe fn register(&mut self, base: *mut u8, pieces: &[u64]) -> CudaResult<()> {
+        let count = u32::try_from(pieces.len()).map_err(|_| CudaError::Argument("host"))?;
         // SAFETY: the engine lives; the memory is the caller's promise.
-        let code = unsafe { ffi::hicache_cuda_register(self.0.as_ptr(), base.cast(), bytes, unit, piece) };
+        let code =
+            unsafe { ffi::hicache_cuda_register(self.0.as_ptr(), base.cast(), pieces.as_ptr(), count) };
         check("host", code)
     }
 

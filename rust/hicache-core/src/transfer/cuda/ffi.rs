@@ -74,9 +74,8 @@ unsafe extern "C" {
     pub fn hicache_cuda_register(
         engine: *mut RawEngine,
         base: *mut c_void,
-        bytes: u64,
-        unit: u64,
-        piece: u64,
+        pieces: *const u64,
+        piece_count: u32,
     ) -> i32;
     pub fn hicache_cuda_unregister(engine: *mut RawEngine, base: *mut c_void) -> i32;
     pub fn hicache_cuda_fence(engine: *mut RawEngine, direction: u32, stream: u64) -> i32;

@@ -20,4 +20,3 @@ pub use answer::{CudaError, CudaResult, Machine, probe};
 pub use copier::{CudaCopier, Layers, Pinned};
 pub use engine::{Engine, LAYER_SETS, Route, Settings, Stream};
 pub use ffi::Page;
-pub use parts::Part;

@@ -8,21 +8,11 @@ use super::answer::{CudaError, CudaResult};
 use super::engine::{Engine, LAYER_SETS, Route};
 use super::ffi::Page;
 use crate::transfer::Direction;
-use crate::transfer::strided::{PlaneAt, Strided};
+use crate::transfer::plan::{Part, Plan};
+use crate::transfer::strided::PlaneAt;
 
 /// Enqueueing a layer costs about as much host time as the device needs for so many bytes: fewer go together.
 const TOGETHER: u64 = 128 << 10;
-
-/// Planes with the same geometry, in order of layer.
-#[derive(Clone, Debug)]
-pub struct Part {
-    /// What they have in common.
-    pub shape: Strided,
-    /// Both sides' addresses of slot 0, as the CPU sees the host's.
-    pub planes: Vec<PlaneAt>,
-    /// The layer that reads each plane.
-    pub layers: Vec<u32>,
-}
 
 /// All parts of all pools.
 #[derive(Debug)]
@@ -39,22 +29,31 @@ pub fn set_of(ticket: u64) -> u32 {
 }
 
 impl Parts {
+    /// Parts that are dense within a page, but not all in one place (K and V apart), are divided so that they can
+    /// be staged.
+    ///
     /// # Errors
-    /// Parts whose planes are not in order of layer, or that the engine can't copy.
-    pub fn new(engine: &Engine, parts: Vec<Part>, layers: u32) -> CudaResult<Self> {
-        let sound = |part: &Part| {
-            let inside = part.layers.last().is_none_or(|&last| last < layers);
-            inside && part.layers.is_sorted() && part.layers.len() == part.planes.len()
-        };
-        if !parts.iter().all(sound) {
-            return Err(CudaError::Argument("parts"));
+    /// A plan that the engine can't carry out.
+    pub fn new(engine: &Engine, plan: &Plan, layers: u32) -> CudaResult<Self> {
+        let mut parts = Vec::new();
+        for part in &plan.parts {
+            if part.layers.last().is_some_and(|&last| last >= layers) {
+                return Err(CudaError::Argument("layers"));
+            }
+            let staged = |part: &Part| engine.stages(Direction::In, &part.strided, &part.planes);
+            let places = by_place(part);
+            if places.iter().map(staged).collect::<CudaResult<Vec<bool>>>()?.contains(&true) {
+                parts.extend(
+                    places
+                        .into_iter()
+                        .map(|part| Ok((part.clone(), staged(&part)?)))
+                        .collect::<CudaResult<Vec<_>>>()?,
+                );
+            } else {
+                parts.push((part.clone(), false));
+            }
         }
-        let staged = |part: Part| {
-            let whole = engine.stages(Direction::In, &part.shape, &part.planes)?;
-            Ok((part, whole))
-        };
-        let parts = parts.into_iter().filter(|part| !part.planes.is_empty());
-        Ok(Self { parts: parts.map(staged).collect::<CudaResult<_>>()?, layers })
+        Ok(Self { parts, layers })
     }
 
     /// First what is staged, with all layers at once; then the rest, some layers at a time.
@@ -81,7 +80,7 @@ impl Parts {
     /// Where a group of layers ends that starts at `from` and has enough bytes to be worth its calls.
     fn together(&self, from: u32, pages: usize) -> u32 {
         let bytes = |layer: u32| -> u64 {
-            let of_part = |part: &Part| range(part, layer..layer + 1).len() as u64 * part.shape.page_bytes();
+            let of_part = |part: &Part| range(part, layer..layer + 1).len() as u64 * part.page_bytes();
             self.parts.iter().map(|(part, _)| of_part(part)).sum::<u64>() * pages as u64
         };
         let (mut to, mut sum) = (from, 0);
@@ -116,7 +115,7 @@ impl Parts {
             let planes = &part.planes[range(part, layers.clone())];
             if !planes.is_empty() && !pages.is_empty() {
                 // SAFETY: the caller's promise.
-                unsafe { engine.enqueue(direction, &part.shape, planes, pages, Route::Auto) }?;
+                unsafe { engine.enqueue(direction, &part.strided, planes, pages, Route::Auto) }?;
             }
         }
         Ok(())
@@ -127,4 +126,28 @@ impl Parts {
 fn range(part: &Part, layers: std::ops::Range<u32>) -> std::ops::Range<usize> {
     let from = part.layers.partition_point(|&layer| layer < layers.start);
     from..part.layers.partition_point(|&layer| layer < layers.end)
+}
+
+/// The same planes, divided where two of them are further apart on the host than one page is long.
+fn by_place(part: &Part) -> Vec<Part> {
+    let mut sorted: Vec<_> = part.planes.iter().copied().zip(part.layers.iter().copied()).collect();
+    sorted.sort_by_key(|(plane, _)| plane.host);
+    let mut places: Vec<Vec<_>> = Vec::new();
+    for plane in sorted {
+        let same = |place: &&mut Vec<_>| {
+            let first: &(PlaneAt, u32) = &place[0];
+            plane.0.host - first.0.host < part.strided.host_page.unsigned_abs()
+        };
+        match places.last_mut().filter(same) {
+            Some(place) => place.push(plane),
+            None => places.push(vec![plane]),
+        }
+    }
+    let of_place = |mut place: Vec<(PlaneAt, u32)>| {
+        place.sort_by_key(|&(_, layer)| layer);
+        let mut of_place = part.clone();
+        (of_place.planes, of_place.layers) = place.into_iter().unzip();
+        of_place
+    };
+    places.into_iter().map(of_place).collect()
 }
