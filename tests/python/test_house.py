@@ -21,6 +21,7 @@ NOUNS = ("tree", "host", "transfer", "storage")
 ALLOWED_EDGES = {("transfer", "host")}
 UNSAFE = (
     "rust/hicache-core/src/host/slab.rs",
+    "rust/hicache-core/src/host/numa.rs",
     "rust/hicache-core/src/transfer/cpu/mod.rs",
     "rust/hicache-core/src/transfer/cpu/walk.rs",
     "rust/hicache-core/src/transfer/cpu/nontemporal.rs",
@@ -28,6 +29,7 @@ UNSAFE = (
     "rust/hicache-core/build.rs",  # names the CUDA compiler through the environment
     "rust/hicache-core/src/storage/workers.rs",
     "rust/hicache-core/src/assemble.rs",
+    "benches/copies.rs",  # its flat copies and its regions
     "tests/rust/",  # the tests' own devices
     "rust/hicache-py/src/",
 )

@@ -7,7 +7,7 @@ mod common;
 use common::side::{SHAPES, Shape, Side};
 use hicache_core::assemble::DevicePlane;
 use hicache_core::hash::{Digest, Namespace};
-use hicache_core::host::{Layout, LayoutKind};
+use hicache_core::host::{Layout, LayoutKind, SlabOptions};
 use hicache_core::identity::Fingerprint;
 use hicache_core::ids::Slot;
 use hicache_core::page::{PageSize, Tokens};
@@ -168,6 +168,7 @@ fn a_cache_over_plain_memory_moves_all_pools() {
             engine_owns_slots: false,
             host_slots: 4,
             layout: kind,
+            memory: SlabOptions::default(),
             copies: CpuOptions::default(),
             io_threads: 1,
             write_queue: 4,

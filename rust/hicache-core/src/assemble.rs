@@ -7,7 +7,7 @@ use crate::cache::HiCache;
 use crate::config::Config;
 use crate::error::{Result, argument};
 use crate::executor::{Executor, HostMemory};
-use crate::host::{Layout, Slab};
+use crate::host::{Layout, Room, Slab};
 use crate::storage::{self, Store, Workers};
 use crate::transfer::cpu::CpuCopier;
 use crate::transfer::plan::{Plan, PlanePair};
@@ -90,15 +90,18 @@ impl HiCache {
 /// Host memory for all pools of a configuration.
 ///
 /// # Errors
-/// When the system has no memory for it.
+/// When there is less memory than it needs, in this process's control groups or on the machine, or the
+/// kernel refuses it.
 pub fn host_memory(config: &Config) -> Result<HostMemory> {
-    let mut pools = Vec::with_capacity(config.pools.len());
-    for spec in &config.pools {
-        let layout = Layout::new(config.layout, spec, config.page_size, config.host_slots)?;
-        let slab = Arc::new(Slab::new(layout.bytes())?);
-        pools.push((layout, slab));
-    }
-    Ok(HostMemory { pools })
+    let layout = |spec| Layout::new(config.layout, spec, config.page_size, config.host_slots);
+    let layouts = config.pools.iter().map(layout).collect::<Result<Vec<_>>>()?;
+    let need = layouts.iter().map(|layout| layout.bytes() as u64).fold(0, u64::saturating_add);
+    Room::here().check(need)?;
+    let pool = |layout: Layout| {
+        let slab = Slab::with(layout.bytes(), config.memory)?;
+        Ok((layout, Arc::new(slab)))
+    };
+    Ok(HostMemory { pools: layouts.into_iter().map(pool).collect::<Result<Vec<_>>>()? })
 }
 
 fn check_device(config: &Config, device: &[Vec<DevicePlane>], slots: u32) -> Result<()> {

@@ -4,7 +4,7 @@ use crate::cache::HiCache;
 use crate::config::Config;
 use crate::executor::{Executor, HostMemory};
 use crate::hash::Namespace;
-use crate::host::LayoutKind;
+use crate::host::{LayoutKind, SlabOptions};
 use crate::identity::Fingerprint;
 use crate::ids::{HitId, Slot, Tier};
 use crate::page::{PageSize, Tokens};
@@ -39,6 +39,7 @@ fn cache() -> (HiCache, HitId) {
         engine_owns_slots: false,
         host_slots: 8,
         layout: LayoutKind::PageUnified,
+        memory: SlabOptions::default(),
         copies: CpuOptions::default(),
         identity: Fingerprint::of(&[], page_size, &[]),
         io_threads: 1,

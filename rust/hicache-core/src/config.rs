@@ -1,7 +1,7 @@
 //! What a cache is made of, checked before anything is allocated.
 
 use crate::error::{Result, argument};
-use crate::host::LayoutKind;
+use crate::host::{LayoutKind, SlabOptions};
 use crate::identity::Fingerprint;
 use crate::page::PageSize;
 use crate::pool::{self, Needs, PoolSpec, SlotsOf};
@@ -28,6 +28,8 @@ pub struct Config {
     pub host_slots: u32,
     /// Order of axes in host memory.
     pub layout: LayoutKind,
+    /// Where the host tier's memory comes from.
+    pub memory: SlabOptions,
     /// How device memory that the CPU reaches is copied.
     pub copies: CpuOptions,
     /// Who may read what this cache stores.

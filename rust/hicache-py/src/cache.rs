@@ -10,6 +10,7 @@ use crate::reader::Reader;
 use crate::tokens::{TokenBuffer, slot_bytes, slots};
 use hicache_core::assemble::DevicePlane;
 use hicache_core::hash::Namespace;
+use hicache_core::host::SlabOptions;
 use hicache_core::identity::Fingerprint;
 use hicache_core::ids::{Cursor, HitId, Tier};
 use hicache_core::page::PageSize;
@@ -107,6 +108,7 @@ impl Cache {
             engine_owns_slots,
             host_slots,
             layout: layout.parse().or_raise(py)?,
+            memory: SlabOptions::default(),
             copies: CpuOptions::default(),
             identity,
             io_threads,

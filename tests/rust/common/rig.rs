@@ -5,7 +5,7 @@ use super::memory::{Memory, stamp};
 use super::store::FaultStore;
 use hicache_core::executor::Executor;
 use hicache_core::hash::Namespace;
-use hicache_core::host::LayoutKind;
+use hicache_core::host::{LayoutKind, SlabOptions};
 use hicache_core::identity::Fingerprint;
 use hicache_core::ids::{Cursor, HitId, Slot, Tier};
 use hicache_core::page::{PageSize, Tokens};
@@ -52,6 +52,7 @@ pub fn config(shape: Shape) -> Config {
         engine_owns_slots: false,
         host_slots: shape.host,
         layout: shape.layout,
+        memory: SlabOptions::default(),
         copies: CpuOptions::default(),
         io_threads: shape.threads,
         write_queue: shape.queue,

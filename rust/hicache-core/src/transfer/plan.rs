@@ -122,8 +122,6 @@ pub struct Part {
     pub planes: Vec<PlaneAt>,
     /// The layer of each plane.
     pub layers: Vec<u32>,
-    /// From one row of a host page to the next.
-    pub host_row: i64,
 }
 
 impl Part {
@@ -180,10 +178,10 @@ impl Plan {
     pub fn new(planes: &[PlanePair]) -> Self {
         let mut parts: Vec<Part> = Vec::new();
         for plane in planes.iter().filter(|plane| plane.bytes > 0 && plane.rows > 0) {
-            let (strided, host_row) = (plane.strided(), plane.host.row);
-            let known = parts.iter().position(|part| part.strided == strided && part.host_row == host_row);
+            let strided = plane.strided();
+            let known = parts.iter().position(|part| part.strided == strided);
             let at = known.unwrap_or_else(|| {
-                parts.push(Part { strided, planes: Vec::new(), layers: Vec::new(), host_row });
+                parts.push(Part { strided, planes: Vec::new(), layers: Vec::new() });
                 parts.len() - 1
             });
             let part = &mut parts[at];

@@ -45,7 +45,19 @@ pub struct Layout {
     layers: Vec<u32>,
     page_bytes: usize,
     page_stride: usize,
+    slots: usize,
     bytes: usize,
+}
+
+/// Pages one behind the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Region {
+    /// Of the first page, from the slab's start.
+    pub start: usize,
+    /// Bytes from one page to the next.
+    pub page: usize,
+    /// How many there are.
+    pub pages: usize,
 }
 
 impl Layout {
@@ -65,7 +77,7 @@ impl Layout {
             Place { kind, spec, rows: spec.rows_per_page(page_size), slots: slots as usize, page_stride };
         let planes = spec.planes.iter().map(|plane| place.axes(plane)).collect();
         let layers = spec.planes.iter().map(|plane| plane.layer).collect();
-        Ok(Self { kind, planes, layers, page_bytes, page_stride, bytes })
+        Ok(Self { kind, planes, layers, page_bytes, page_stride, slots: slots as usize, bytes })
     }
 
     /// Order of the axes.
@@ -88,13 +100,19 @@ impl Layout {
         &self.planes[plane]
     }
 
-    /// The bytes that one slot's pages occupy where they are apart from all others', padding included;
-    /// `None` where slots are interleaved.
-    pub const fn page(&self) -> Option<usize> {
-        match self.kind {
-            LayoutKind::PageUnified => Some(self.page_stride),
-            _ => None,
-        }
+    /// Where pages lie one behind the other, from the slab's start to its end.
+    pub fn regions(&self) -> Vec<Region> {
+        let region = |start, page| Region { start, page, pages: self.slots };
+        let starts = if self.kind == LayoutKind::PageUnified {
+            vec![region(0, self.page_stride)]
+        } else {
+            // Of each plane, or of each role: the planes of one share a page, and begin inside of it.
+            let mut planes: Vec<&Axes> = self.planes.iter().collect();
+            planes.sort_by_key(|axes| axes.offset);
+            planes.dedup_by(|next, one| next.offset < one.offset + one.page * self.slots);
+            planes.into_iter().map(|axes| region(axes.offset, axes.page)).collect()
+        };
+        starts.into_iter().filter(|region| region.page > 0).collect()
     }
 
     /// The one run that holds a head group's share of a window of layers, `page_unified` only.

@@ -111,20 +111,29 @@ mod x86 {
     #[inline]
     #[target_feature(enable = "avx")]
     unsafe fn whole_lines(from: *const u8, to: *mut u8, bytes: usize) {
-        for at in (0..bytes).step_by(LINE) {
-            #[allow(
-                clippy::cast_ptr_alignment,
-                reason = "loads are unaligned ones; the target begins a line"
-            )]
-            let (from, to) = (from.wrapping_add(at).cast::<__m256i>(), to.wrapping_add(at).cast::<__m256i>());
-            // SAFETY: half a line inside the source.
-            let first = unsafe { _mm256_loadu_si256(from) };
-            // SAFETY: its other half.
-            let second = unsafe { _mm256_loadu_si256(from.wrapping_add(1)) };
-            // SAFETY: half a line inside the target, which begins with a line.
-            unsafe { _mm256_stream_si256(to, first) };
-            // SAFETY: its other half.
-            unsafe { _mm256_stream_si256(to.wrapping_add(1), second) };
+        let pairs = bytes / (2 * LINE) * (2 * LINE);
+        for at in (0..pairs).step_by(2 * LINE) {
+            // SAFETY: two lines inside of both sides.
+            unsafe { lines::<4>(from.wrapping_add(at), to.wrapping_add(at)) };
+        }
+        if bytes > pairs {
+            // SAFETY: the last line.
+            unsafe { lines::<2>(from.wrapping_add(pairs), to.wrapping_add(pairs)) };
+        }
+    }
+
+    /// `N` halves of lines: all are read before any is written.
+    #[inline]
+    #[target_feature(enable = "avx")]
+    unsafe fn lines<const N: usize>(from: *const u8, to: *mut u8) {
+        #[allow(clippy::cast_ptr_alignment, reason = "loads are unaligned ones; the target begins a line")]
+        let (from, to) = (from.cast::<__m256i>(), to.cast::<__m256i>());
+        // SAFETY: inside the source.
+        let halves: [__m256i; N] =
+            std::array::from_fn(|at| unsafe { _mm256_loadu_si256(from.wrapping_add(at)) });
+        for (at, half) in halves.into_iter().enumerate() {
+            // SAFETY: inside the target, on a multiple of 32.
+            unsafe { _mm256_stream_si256(to.wrapping_add(at), half) };
         }
     }
 }

@@ -11,8 +11,8 @@ use crate::transfer::strided::Axis;
 /// When the layers of a load arrive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Arrival {
-    /// One after another where a layer's rows lie together on the host; else together, for then a layer at
-    /// a time would read the host in small pieces, at about two thirds of the rate.
+    /// One after another where a layer's share of a host page is one run; else together, for a layer at a
+    /// time would read the host in pieces, at half the rate.
     #[default]
     Auto,
     /// One after another, whatever it costs.
@@ -63,7 +63,7 @@ impl Route {
         let by_layer = match (direction, arrival) {
             // A backup is waited for as a whole: its pages are read plane by plane, as the device has them.
             (Direction::Out, _) => true,
-            (Direction::In, Arrival::Auto) => !plan.parts.iter().any(rows_hold_layers),
+            (Direction::In, Arrival::Auto) => !plan.parts.iter().any(layers_in_pieces),
             (Direction::In, arrival) => arrival == Arrival::Layers,
         };
         let all = layers.last().map_or(0, |last| last + 1);
@@ -80,13 +80,13 @@ impl Route {
     }
 }
 
-/// Whether a row on the host holds more than one layer.
-fn rows_hold_layers(part: &Part) -> bool {
+/// Whether layers lie inside of an axis of the host's pages, so that one layer's share of a page is in pieces.
+fn layers_in_pieces(part: &Part) -> bool {
     let mut hosts: Vec<(u64, u32)> =
         part.planes.iter().zip(&part.layers).map(|(plane, &layer)| (plane.host, layer)).collect();
     hosts.sort_unstable();
-    let row = part.host_row.unsigned_abs();
-    hosts.windows(2).any(|pair| pair[0].1 != pair[1].1 && pair[1].0 - pair[0].0 < row)
+    let widest = part.strided.axes.iter().map(|axis| axis.host.unsigned_abs()).max().unwrap_or(0);
+    hosts.windows(2).any(|pair| pair[0].1 != pair[1].1 && pair[1].0 - pair[0].0 < widest)
 }
 
 /// Nests of those planes of a part whose layers are chosen. Planes at equal distances within a page of the

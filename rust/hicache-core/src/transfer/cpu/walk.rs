@@ -17,16 +17,16 @@ use crate::transfer::plan::spans;
 pub(super) unsafe fn pages(nest: &Nest, direction: Direction, pages: &[(Slot, Slot)], copy: CopyRuns) {
     for span in spans(pages) {
         let (from, to) = match direction {
-            Direction::In => (span.host, span.device),
-            Direction::Out => (span.device, span.host),
+            Direction::In => (span.host.0 as usize, span.device.0 as usize),
+            Direction::Out => (span.device.0 as usize, span.host.0 as usize),
         };
         let (times, run) =
             if nest.dense { (1, nest.run * span.pages as usize) } else { (span.pages, nest.run) };
         for page in 0..times as usize {
-            let from = nest.from.wrapping_add((from.0 as usize + page).wrapping_mul(nest.from_page));
-            let to = nest.to.wrapping_add((to.0 as usize + page).wrapping_mul(nest.to_page));
-            let from = std::ptr::with_exposed_provenance(from);
-            let to = std::ptr::with_exposed_provenance_mut(to);
+            let from = nest.from.wrapping_add((from + page).wrapping_mul(nest.from_page));
+            let to = nest.to.wrapping_add((to + page).wrapping_mul(nest.to_page));
+            let (from, to) =
+                (std::ptr::with_exposed_provenance(from), std::ptr::with_exposed_provenance_mut(to));
             // SAFETY: the caller's, for all of these slots' runs.
             unsafe { level(&nest.levels, from, to, run, copy) };
         }
