@@ -13,7 +13,7 @@ from hicache import _hicache
 from hicache.config import Host, expect, policy, store_url, whole_number
 from hicache.errors import ArgumentError
 from hicache.identity import ModelIdentity
-from hicache.pools import Pool, device_slots
+from hicache.pools import Pool, device_slots, gpu
 
 #: Tokens of a page: far more than any engine takes, and products with it stay far below 64 bits.
 MOST_PAGE_SIZE = 2**20
@@ -50,6 +50,7 @@ def core(
         engine_owns_slots=policies["slots"] == "engine",
         host_slots=host.slots(page_size, page_bytes, slots) if host else 0,
         layout=host.layout if host else "page_unified",
+        gpu=gpu(pools),
         storage=url,
         identity=[*fields, ("keys", policies["keys"])]
         + [(f"pool {pool.name}", pool.description()) for pool in pools],

@@ -30,6 +30,11 @@ class Pool:
         return int(self.layers[0][0].shape[0])
 
     @property
+    def device(self) -> torch.device:
+        """Where the tensors are."""
+        return self.layers[0][0].device
+
+    @property
     def token_bytes(self) -> int:
         """Bytes of one token over all layers."""
         return sum(_row_bytes(tensor) for layer in self.layers for tensor in layer)
@@ -60,8 +65,8 @@ class Pool:
 def mha(name: str, k_buffers: Any, v_buffers: Any) -> Pool:
     """K and V of every layer (MHA, GQA, MQA): sequences of L tensors, or tensors with L first.
 
-    Each tensor: (rows, kv_heads, head_dim) or (rows, row_elements), any dtype, contiguous, on the CPU.
-    Heads of V may have another size than those of K.
+    Each tensor: (rows, kv_heads, head_dim) or (rows, row_elements), any dtype, contiguous; all on the CPU or
+    on one GPU. Heads of V may have another size than those of K.
     """
     k, v = _planes(name, "k_buffers", k_buffers), _planes(name, "v_buffers", v_buffers)
     if len(k) != len(v):
@@ -74,6 +79,15 @@ def mha(name: str, k_buffers: Any, v_buffers: Any) -> Pool:
 def latent(name: str, buffers: Any) -> Pool:
     """One tensor per layer (MLA): a sequence of L tensors (rows, ...), or one tensor with L first."""
     return Pool(name, [[tensor] for tensor in _planes(name, "buffers", buffers)])
+
+
+def gpu(pools: Sequence[Pool]) -> int | None:
+    """The number of the GPU that all pools are on; None: the CPU reaches them."""
+    devices = {tensor.device for pool in pools for layer in pool.layers for tensor in layer}
+    if len(devices) > 1:
+        raise ArgumentError(f"pools: all need one device, got {sorted(map(str, devices))}")
+    device = devices.pop()
+    return None if device.type == "cpu" else int(device.index or 0)
 
 
 def device_slots(pools: Sequence[Pool], page_size: int) -> int:

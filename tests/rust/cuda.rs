@@ -6,6 +6,8 @@
 mod common;
 #[path = "cuda/geometry.rs"]
 mod geometry;
+#[path = "cuda/whole.rs"]
+mod whole;
 
 use common::Seeded;
 use geometry::{Kind, Pool, SHAPES};
@@ -191,7 +193,7 @@ fn layers_can_be_waited_for_on_any_stream_also_late() {
     // SAFETY: 0 is the default stream.
     let wait = |layer| unsafe { layers.wait(1, layer, Stream(0)) };
     assert_eq!((wait(0), wait(1)), (Ok(()), Ok(())));
-    assert_eq!(wait(2), Err(CudaError::Argument("layer")));
+    assert_eq!(wait(2), Ok(()), "there is no third layer: after the whole load");
     drop(copier);
     assert_eq!(wait(1), Ok(()));
 }
@@ -215,4 +217,19 @@ fn each_layout_takes_the_way_that_suits_it() {
         copier.submit(job(1, Direction::In, &[(0, 1), (2, 3)]));
         assert_eq!(enqueued(), ways, "{kind:?} {staging}");
     }
+}
+
+#[test]
+fn a_whole_cache_goes_there_and_back() {
+    for layout in ["layer_first", "page_first", "page_first_direct", "page_unified"] {
+        let _one = machine(4, 13000, 1);
+        whole::there_and_back(layout.parse().unwrap(), alive);
+    }
+}
+
+#[test]
+fn a_cache_says_what_failed() {
+    let _one = machine(5, 13000, 1);
+    whole::says_what_failed(|| fail("cudaEventRecord", 0, 700));
+    assert_eq!(alive(), 0);
 }

@@ -169,6 +169,7 @@ fn a_cache_over_plain_memory_moves_all_pools() {
             host_slots: 4,
             layout: kind,
             memory: SlabOptions::default(),
+            gpu: None,
             copies: CpuOptions::default(),
             io_threads: 1,
             write_queue: 4,

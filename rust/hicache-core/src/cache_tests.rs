@@ -40,6 +40,7 @@ fn cache() -> (HiCache, HitId) {
         host_slots: 8,
         layout: LayoutKind::PageUnified,
         memory: SlabOptions::default(),
+        gpu: None,
         copies: CpuOptions::default(),
         identity: Fingerprint::of(&[], page_size, &[]),
         io_threads: 1,

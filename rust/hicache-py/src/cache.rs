@@ -66,7 +66,7 @@ impl Drop for Cache {
 #[pymethods]
 impl Cache {
     #[new]
-    #[pyo3(signature = (*, page_size, bigrams, pools, keep, device_slots, engine_owns_slots, host_slots, layout,
+    #[pyo3(signature = (*, page_size, bigrams, pools, keep, device_slots, engine_owns_slots, host_slots, layout, gpu,
         storage, identity, io_threads, write_queue, prefetch_deadline, store_deadline, prefetch_threshold))]
     #[allow(
         clippy::too_many_arguments,
@@ -83,6 +83,7 @@ impl Cache {
         engine_owns_slots: bool,
         host_slots: u32,
         layout: &str,
+        gpu: Option<i32>,
         storage: Option<&str>,
         identity: Vec<(String, String)>,
         io_threads: usize,
@@ -108,6 +109,7 @@ impl Cache {
             engine_owns_slots,
             host_slots,
             layout: layout.parse().or_raise(py)?,
+            gpu,
             memory: SlabOptions::default(),
             copies: CpuOptions::default(),
             identity,
@@ -169,7 +171,13 @@ impl Cache {
         let core = self.core(py)?;
         let loaded = core.load(&hits, given.as_deref()).or_raise(py)?;
         let progress = Arc::clone(core.progress(Direction::In));
-        Ok((Load::new(loaded.ticket, progress), slot_bytes(py, &loaded.unused)?))
+        Ok((Load::new(loaded.ticket, progress, core.wait_on_stream()), slot_bytes(py, &loaded.unused)?))
+    }
+
+    /// Copies of later calls come after what this stream of the device has then.
+    fn follow(&mut self, py: Python<'_>, stream: u64) -> PyResult<()> {
+        self.core(py)?.follow(stream);
+        Ok(())
     }
 
     fn allocate<'py>(&mut self, py: Python<'py>, pages: usize) -> PyResult<Option<Bound<'py, PyByteArray>>> {

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <deque>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <new>
 #include <random>
@@ -17,13 +18,15 @@
 
 thread_local dim3 threadIdx(0), blockIdx(0), gridDim(0);
 
+// The number of the last record: asked for, and come by. Operations keep `reached` after the event is destroyed.
 struct emulated_event {
-    uint64_t recorded = 0, reached = 0; // the number of the last record: asked for, and come by
+    uint64_t recorded = 0;
+    std::shared_ptr<uint64_t> reached = std::make_shared<uint64_t>(0);
 };
 
 struct Operation {
     std::function<void()> work;
-    cudaEvent_t wait = nullptr, record = nullptr;
+    std::shared_ptr<uint64_t> wait, record;
     uint64_t number = 0; // of that event's record
 };
 
@@ -67,15 +70,14 @@ emulated_stream *queue_of(cudaStream_t stream) {
 bool runnable(const emulated_stream &stream) {
     if (stream.queue.empty()) return false;
     const Operation &first = stream.queue.front();
-    // A destroyed event counts as reached, as in CUDA.
-    return !first.wait || !machine.events.count(first.wait) || first.wait->reached >= first.number;
+    return !first.wait || *first.wait >= first.number;
 }
 
 void run_first(emulated_stream &stream) {
     Operation first = std::move(stream.queue.front());
     stream.queue.pop_front();
     if (first.work) first.work();
-    if (first.record && machine.events.count(first.record)) first.record->reached = first.number;
+    if (first.record) *first.record = first.number;
 }
 
 bool step() {

@@ -135,7 +135,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
     ENTER("cudaStreamWaitEvent");
     if (!machine.events.count(event)) return cudaErrorInvalidValue;
     Operation operation;
-    operation.wait = event, operation.number = event->recorded;
+    operation.wait = event->reached, operation.number = event->recorded;
     return push(stream, std::move(operation));
 }
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned) {
@@ -153,14 +153,14 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
     ENTER("cudaEventRecord");
     if (!machine.events.count(event)) return cudaErrorInvalidValue;
     Operation operation;
-    operation.record = event, operation.number = ++event->recorded;
+    operation.record = event->reached, operation.number = ++event->recorded;
     return push(stream, std::move(operation));
 }
 cudaError_t cudaEventQuery(cudaEvent_t event) {
     ENTER("cudaEventQuery");
     if (!machine.events.count(event)) return cudaErrorInvalidValue;
     emulated::run(machine.random() % 4);
-    return event->reached == event->recorded ? cudaSuccess : cudaErrorNotReady;
+    return *event->reached == event->recorded ? cudaSuccess : cudaErrorNotReady;
 }
 
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpyKind, cudaStream_t stream) {

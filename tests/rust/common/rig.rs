@@ -53,6 +53,7 @@ pub fn config(shape: Shape) -> Config {
         host_slots: shape.host,
         layout: shape.layout,
         memory: SlabOptions::default(),
+        gpu: None,
         copies: CpuOptions::default(),
         io_threads: shape.threads,
         write_queue: shape.queue,

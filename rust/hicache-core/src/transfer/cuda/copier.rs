@@ -10,8 +10,9 @@ use super::answer::{CudaError, CudaResult};
 use super::engine::{Engine, Settings, Stream};
 use super::ffi::Page;
 use super::parts::{Parts, set_of};
+use crate::error::Error;
 use crate::transfer::plan::Plan;
-use crate::transfer::{Copier, CopyJob, Direction, Progress};
+use crate::transfer::{Copier, CopyJob, Direction, Progress, WaitOnStream};
 use std::any::Any;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -64,7 +65,7 @@ impl CudaCopier {
     ///
     /// # Safety
     /// All memory that the plan and later jobs name must stay valid until the copier is dropped; the host's is in
-    /// `pinned`, which `memory` keeps mapped; and what [`CudaCopier::follow`] is told must be live streams of the
+    /// `pinned`, which `memory` keeps mapped; and what [`Copier::follow`] is told must be live streams of the
     /// device.
     pub unsafe fn new(
         settings: &Settings,
@@ -95,11 +96,6 @@ impl CudaCopier {
         Ok(Self { layers: Layers(shared), watcher: Some(watcher) })
     }
 
-    /// The stream on which the engine computes; jobs submitted from now on are ordered after it.
-    pub fn follow(&self, stream: Stream) {
-        self.layers.0.follows.store(stream.0, Ordering::Relaxed);
-    }
-
     /// Waiting on the device, apart from the copier.
     pub fn layers(&self) -> Layers {
         self.layers.clone()
@@ -107,10 +103,11 @@ impl CudaCopier {
 }
 
 impl Layers {
-    /// `stream` continues after layer `layer` of load `ticket`, and of all before it.
+    /// `stream` continues after layer `layer` of load `ticket`, and of all before it; after the whole load if
+    /// there are fewer layers, as on the CPU.
     ///
     /// # Errors
-    /// A layer that isn't there, a stream under capture, CUDA's, or the copier's fault.
+    /// A stream under capture, CUDA's, or the copier's fault.
     ///
     /// # Safety
     /// `stream` must be a live stream of the copier's device.
@@ -119,16 +116,15 @@ impl Layers {
         if let Some(fault) = self.fault() {
             return Err(fault);
         }
-        if layer >= shared.parts.layers {
-            return Err(CudaError::Argument("layer"));
-        }
         if shared.progress[Direction::In as usize].finished() >= ticket {
             return Ok(());
         }
         match shared.engine().as_mut() {
             // A later load that has taken over the set since is a stronger condition: copies are in order.
             // SAFETY: the caller's promise.
-            Some(engine) => unsafe { engine.wait_layer(set_of(ticket), layer, stream) },
+            Some(engine) => unsafe {
+                engine.wait_layer(set_of(ticket), layer.min(shared.parts.layers - 1), stream)
+            },
             // Dropped: it waited for all copies.
             None => Ok(()),
         }
@@ -157,6 +153,23 @@ impl Copier for CudaCopier {
 
     fn progress(&self, direction: Direction) -> &Arc<Progress> {
         &self.layers.0.progress[direction as usize]
+    }
+
+    fn follow(&self, stream: u64) {
+        self.layers.0.follows.store(stream, Ordering::Relaxed);
+    }
+
+    fn fault(&self) -> Option<String> {
+        self.layers.fault().map(|fault| fault.to_string())
+    }
+
+    fn wait_on_stream(&self) -> Option<WaitOnStream> {
+        let layers = self.layers();
+        Some(Arc::new(move |ticket, layer, stream| {
+            // SAFETY: `CudaCopier::new` passes the promise about streams on to its caller.
+            let waited = unsafe { layers.wait(ticket, layer, Stream(stream)) };
+            waited.map_err(|error| Error::Device(error.to_string()))
+        }))
     }
 }
 
