@@ -18,6 +18,7 @@ from typing import Any
 import torch
 
 from hicache import build, tensors
+from hicache.attach import Attaching
 from hicache.config import Host, Namespace, expect, number, seconds, settings, whole_number
 from hicache.errors import ArgumentError, HitError
 from hicache.hit import Hit, Inserted, Load
@@ -30,11 +31,12 @@ from hicache.tensors import Integers, Slots
 __all__ = ["HiCache"]
 
 
-class HiCache:
+class HiCache(Attaching):
     """A hierarchical KV cache over an engine's pools.
 
-    `pools`: the engine's tensors (`hicache.pools`), which must not be moved or freed before `close`. All use
-    the same slots, which belong to the first one: where slots are passed, an array or {its name: array}.
+    `pools`: the engine's tensors (`hicache.pools`), which must not be moved or freed before `close` or
+    `detach`, or declarations without tensors: those are attached later. All use the same slots, which belong
+    to the first one: where slots are passed, an array or {its name: array}.
     `page_size`: tokens per page. `host`: the host tier, or None. `storage`: a store by URL
     ("file:///directory") or a directory's path, or None; needs `host` and `identity`. `keys`: "tokens", or
     "bigrams" where draft state depends on the next token too: a page is `page_size` pairs of neighbours, so
@@ -87,6 +89,7 @@ class HiCache:
         self.page_size = int(page_size)
         self._pool = pools[0].name
         self._stream = Stream(gpu(pools))
+        self._pools = [pool.declared() for pool in pools]
         self._forgotten: list[int] = []
         self._closed = False
         #: The engine's clock, as the difference to the monotonic one.

@@ -58,8 +58,9 @@ def slots(data: bytearray) -> torch.Tensor:
     return torch.frombuffer(data, dtype=torch.int32)
 
 
-def planes(name: str, tensors: Any) -> list[torch.Tensor]:
-    """One tensor per layer, from a sequence or from one tensor whose first axis is the layer."""
+def planes(name: str, tensors: Any, *, alike: bool = True) -> list[torch.Tensor]:
+    """One tensor per layer, from a sequence or from one tensor whose first axis is the layer. `alike`: all of
+    one dtype."""
     layers = list(cast("Sequence[torch.Tensor]", tensors))
     if not layers:
         raise ArgumentError(f"{name}: need at least one layer")
@@ -76,7 +77,7 @@ def planes(name: str, tensors: Any) -> list[torch.Tensor]:
         check_device(where, tensor.device)
         if tensor.device != layers[0].device:
             raise ArgumentError(f"{where}: need {layers[0].device} like layer 0, got {tensor.device}")
-        if tensor.dtype != layers[0].dtype:
+        if alike and tensor.dtype != layers[0].dtype:
             raise ArgumentError(f"{where}: need {layers[0].dtype} like layer 0, got {tensor.dtype}")
         if tensor.shape[0] != layers[0].shape[0]:
             raise ArgumentError(

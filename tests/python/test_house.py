@@ -29,7 +29,7 @@ UNSAFE = (
     "rust/hicache-core/build.rs",  # names the CUDA compiler through the environment
     "rust/hicache-core/src/storage/workers.rs",
     "rust/hicache-core/src/assemble.rs",
-    "benches/copies.rs",  # its flat copies and its regions
+    "benches/copies/",  # its flat copies and its regions
     "tests/rust/",  # the tests' own devices
     "rust/hicache-py/src/",
 )

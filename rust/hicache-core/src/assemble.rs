@@ -61,6 +61,11 @@ impl HiCache {
         Ok(cache)
     }
 
+    /// Device memory that is attached from now on is on this GPU, or where the CPU reaches it.
+    pub const fn on_gpu(&mut self, gpu: Option<i32>) {
+        self.config.gpu = gpu;
+    }
+
     /// Gives a detached cache device memory of so many slots, all free (or the engine's, if it owns them).
     ///
     /// # Errors

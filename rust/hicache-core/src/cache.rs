@@ -143,6 +143,11 @@ impl HiCache {
         }
     }
 
+    /// Address, bytes and, of a shared slab, descriptor of each pool's host memory.
+    pub fn host_memory(&self) -> Vec<(usize, usize, Option<i32>)> {
+        self.executor.memory().pools.iter().map(|(_, slab)| slab.place()).collect()
+    }
+
     /// Transfers under way.
     pub fn in_flight(&self) -> usize {
         self.flights.len()

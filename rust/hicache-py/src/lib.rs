@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `tokens` | int32/int64 buffers, read in place |
 //! | `cache` | the verbs, in path order |
+//! | `pools` | declarations, the memory behind them, and where a layout puts their bytes |
 //! | `load` | waiting for layers, without the cache and without the GIL |
 //! | `cuda` | whether there is a GPU; its copies, for tests |
 //! | `stats` | counters as a dictionary |
@@ -17,6 +18,7 @@ mod cache;
 mod cuda;
 mod errors;
 mod load;
+mod pools;
 mod process;
 mod reader;
 mod replay;
@@ -31,6 +33,8 @@ fn _hicache(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<cache::Cache>()?;
     module.add_class::<cache::Place>()?;
+    module.add_class::<pools::Layout>()?;
+    module.add_function(wrap_pyfunction!(pools::memory_available, module)?)?;
     module.add_class::<load::Load>()?;
     module.add_class::<reader::Reader>()?;
     module.add_class::<replay::Replay>()?;

@@ -94,6 +94,15 @@ impl Slab {
         self.file.as_ref()
     }
 
+    /// Address, bytes and, if it is shared, descriptor.
+    pub fn place(&self) -> (usize, usize, Option<i32>) {
+        #[cfg(unix)]
+        let file = self.file.as_ref().map(std::os::fd::AsRawFd::as_raw_fd);
+        #[cfg(not(unix))]
+        let file = None;
+        (self.base.expose_provenance(), self.bytes, file)
+    }
+
     /// Size.
     pub const fn bytes(&self) -> usize {
         self.bytes

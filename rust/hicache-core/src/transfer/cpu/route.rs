@@ -4,6 +4,7 @@
 //! Pure arithmetic on addresses. On error: nothing here fails.
 
 use super::nontemporal::Level;
+use crate::error::{Error, Result, argument};
 use crate::transfer::Direction;
 use crate::transfer::plan::{Part, Plan};
 use crate::transfer::strided::Axis;
@@ -19,6 +20,19 @@ pub enum Arrival {
     Layers,
     /// Together, at the end.
     Together,
+}
+
+impl std::str::FromStr for Arrival {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<Self> {
+        match name {
+            "auto" => Ok(Self::Auto),
+            "layers" => Ok(Self::Layers),
+            "together" => Ok(Self::Together),
+            _ => argument("arrival", format!("unknown value {name:?}: use auto, layers or together")),
+        }
+    }
 }
 
 /// Copies of some planes: for every page, levels of runs.
