@@ -96,8 +96,8 @@ def mha(
     """K and V of every layer (MHA, GQA, MQA): sequences of L tensors, or tensors with L first.
 
     Each tensor: (rows, kv_heads, head_dim) or (rows, row_elements), any dtype, contiguous; all on the CPU or
-    on one GPU. Heads of V may have another size than those of K. `window`: a sliding window in tokens; such a pool has
-    slots of its own unless it `follows` another one.
+    on one GPU. Heads of V may have another size than those of K. `window`: a sliding window in tokens; such a
+    pool has slots of its own unless it `follows` another one.
     """
     k, v = _planes(name, "k_buffers", k_buffers), _planes(name, "v_buffers", v_buffers)
     if len(k) != len(v):

@@ -5,6 +5,7 @@
 
 use crate::errors::{OrRaise, raise};
 use crate::load::{Load, seconds};
+use crate::place::Place;
 use crate::pools::{self, CopiesArgument, HostArgument, MemoryArgument, PoolArgument};
 use crate::process::Origin;
 use crate::reader::Reader;
@@ -12,7 +13,7 @@ use crate::tokens::{TokenBuffer, slot_bytes, slots};
 use hicache_core::hash::Namespace;
 use hicache_core::host::SlabOptions;
 use hicache_core::identity::Fingerprint;
-use hicache_core::ids::{Cursor, HitId, Tier};
+use hicache_core::ids::{HitId, Tier};
 use hicache_core::page::PageSize;
 use hicache_core::transfer::Direction;
 use hicache_core::{Config, Error, HiCache, Ready};
@@ -31,18 +32,6 @@ pub struct Cache {
     /// Keeps the device memory: the engine's tensors. None while it is detached.
     keep: Option<Py<PyAny>>,
     origin: Origin,
-}
-
-/// A released hit's place.
-#[pyclass(module = "hicache._hicache", frozen)]
-pub struct Place(Cursor);
-
-#[pymethods]
-impl Place {
-    #[getter]
-    const fn depth(&self) -> u32 {
-        self.0.depth
-    }
 }
 
 impl Drop for Cache {

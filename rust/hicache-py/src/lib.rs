@@ -8,6 +8,7 @@
 //! | `load` | waiting for layers, without the cache and without the GIL |
 //! | `cuda` | whether there is a GPU; its copies, for tests |
 //! | `stats` | counters as a dictionary |
+//! | `place` | where a released hit ended |
 //! | `process` | on which side of a fork we are |
 //! | `errors` | one match from the core's errors to exceptions |
 //! | `reader` | what would hit, from any thread |
@@ -18,6 +19,7 @@ mod cache;
 mod cuda;
 mod errors;
 mod load;
+mod place;
 mod pools;
 mod process;
 mod reader;
@@ -32,7 +34,7 @@ use pyo3::prelude::*;
 fn _hicache(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<cache::Cache>()?;
-    module.add_class::<cache::Place>()?;
+    module.add_class::<place::Place>()?;
     module.add_class::<pools::Layout>()?;
     module.add_function(wrap_pyfunction!(pools::memory_available, module)?)?;
     module.add_class::<load::Load>()?;
