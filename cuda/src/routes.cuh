@@ -67,7 +67,12 @@ inline int32_t flush(hicache_cuda_engine &engine, cudaStream_t stream) {
         cudaMemcpyAttributes attributes = {};
         attributes.srcAccessOrder = cudaMemcpySrcAccessOrderStream;
         size_t all = 0;
-        return (int32_t)cudaMemcpyBatchAsync(batch.to, batch.from, batch.bytes, count, &attributes, &all, 1, stream);
+        const cudaError_t code =
+            cudaMemcpyBatchAsync(batch.to, batch.from, batch.bytes, count, &attributes, &all, 1, stream);
+        if (code != cudaErrorNotSupported) return (int32_t)code;
+        // The driver has the call, but not for this device: one by one from now on, nothing was enqueued.
+        (void)cudaGetLastError();
+        engine.batches = false;
     }
     for (uint32_t c = 0; c < count; ++c)
         HICACHE_TRY(cudaMemcpyAsync(batch.to[c], batch.from[c], batch.bytes[c], cudaMemcpyDefault, stream));

@@ -53,6 +53,10 @@ void refusals() {
     };
     require(hicache_cuda_enqueue(world.engine, 0, &good) == 0, "a good copy");
     hicache_copy bad = good;
+    emulated::fail("cudaMemcpyBatchAsync", 0, cudaErrorNotSupported);
+    good.route = HICACHE_CUDA_ENGINE;
+    require(hicache_cuda_enqueue(world.engine, 0, &good) == 0 && emulated::counts().copies > 0, "without batches");
+    good.route = HICACHE_CUDA_KERNEL;
     bad.shape.width = 2, refused(bad, "a width that isn't one");
     bad = good, bad.shape.run += 1, bad.shape.width = 16, refused(bad, "a width that doesn't divide the run");
     bad = good, bad.shape.run = 0, refused(bad, "no bytes");
