@@ -2,9 +2,22 @@
 
 from typing import Any, final
 
-__all__ = ["Cache", "Layout", "Load", "Place", "Reader", "Replay", "__version__", "memory_available"]
+__all__ = [
+    "Cache",
+    "Layout",
+    "Load",
+    "Place",
+    "Reader",
+    "Replay",
+    "__version__",
+    "cuda_status",
+    "memory_available",
+]
 
 __version__: str
+
+def cuda_status() -> str:
+    """Of GPU copies: "ok", "no driver", "no device", CUDA's error, or "not built" (no feature `cuda`)."""
 
 #: Name; planes as (layer, role, bytes of a row); (heads, head groups); whether rows are pages; whose slots;
 #: needs: 0 all pages, 1 the last one, else 1 + a window's tokens.
@@ -46,6 +59,8 @@ class Load:
     """How far one load is."""
 
     def wait(self, layers: int, timeout: float) -> None: ...
+    def order(self, layer: int, stream: int) -> None:
+        """Lets a stream of the GPU (`cudaStream_t`) wait for a layer."""
     @property
     def finished(self) -> bool: ...
 
@@ -66,6 +81,7 @@ class Cache:
         eviction: str,
         host: _Host,
         copies: tuple[int | None, str],
+        gpu: int | None,
         storage: str | None,
         identity: list[tuple[str, str]],
         io_threads: int,
@@ -74,7 +90,7 @@ class Cache:
         store_deadline: float,
         prefetch_threshold: int,
     ) -> Cache: ...
-    def attach(self, memory: _Memory, keep: object, device_slots: int) -> None: ...
+    def attach(self, memory: _Memory, keep: object, device_slots: int, gpu: int | None) -> None: ...
     def detach(self) -> int:
         """Pages that had no host copy."""
     @property
@@ -96,6 +112,7 @@ class Cache:
     def hit_slots(self, hit: int) -> bytearray: ...
     def prefetch(self, hit: int) -> bool: ...
     def load(self, hits: list[int], given: Any) -> tuple[Load, bytearray]: ...
+    def follow(self, stream: int) -> None: ...
     def allocate(self, pages: int) -> bytearray | None: ...
     def insert(self, hit: int, tokens: Any, given: Any) -> tuple[int, bytearray, bytearray]: ...
     def free(self, given: Any) -> None: ...

@@ -11,8 +11,9 @@ from dataclasses import replace
 
 from hicache import _hicache
 from hicache.errors import ArgumentError
-from hicache.pools import Pool, device_slots
+from hicache.pools import Pool, device_slots, gpu
 from hicache.pools import memory as memory_of
+from hicache.stream import Stream
 
 
 class Attaching:
@@ -20,6 +21,7 @@ class Attaching:
 
     _core: _hicache.Cache
     _pools: list[Pool]
+    _stream: Stream
     page_size: int
 
     def attach(self, pools: Sequence[Pool]) -> None:
@@ -29,7 +31,9 @@ class Attaching:
         memory = memory_of(pools)
         if memory is None:
             raise ArgumentError("pools: need tensors to attach, got declarations")
-        self._core.attach(memory, list(pools), slots)
+        number = gpu(pools)
+        self._core.attach(memory, list(pools), slots, number)
+        self._stream = Stream(number)
 
     def detach(self, timeout: float = 10.0) -> int:
         """Takes the engine's tensors back, so that it can free them: the device tier is empty until others

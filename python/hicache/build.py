@@ -13,7 +13,7 @@ from hicache import _hicache
 from hicache.config import Host, expect, policy, store_url, whole_number
 from hicache.errors import ArgumentError
 from hicache.identity import ModelIdentity
-from hicache.pools import Pool, device_slots
+from hicache.pools import Pool, device_slots, gpu
 from hicache.pools import memory as pool_memory
 
 #: Tokens of a page: far more than any engine takes, and products with it stay far below 64 bits.
@@ -54,6 +54,7 @@ def core(
         eviction=policies["eviction"],
         host=host.memory(page_size, page_bytes, slots) if host else (0, "page_unified", False, 0, None),
         copies=host.copies() if host else (None, "auto"),
+        gpu=gpu(pools),
         storage=url,
         identity=[*fields, ("keys", policies["keys"])]
         + [(f"pool {pool.name}", pool.description()) for pool in pools],

@@ -23,8 +23,9 @@ from hicache.config import Host, Namespace, expect, number, seconds, settings, w
 from hicache.errors import ArgumentError, HitError
 from hicache.hit import Hit, Inserted, Load
 from hicache.identity import ModelIdentity
-from hicache.pools import Pool
+from hicache.pools import Pool, gpu
 from hicache.reader import Reader
+from hicache.stream import Stream
 from hicache.tensors import Integers, Slots
 
 __all__ = ["HiCache"]
@@ -87,6 +88,7 @@ class HiCache(Attaching):
         )
         self.page_size = int(page_size)
         self._pool = pools[0].name
+        self._stream = Stream(gpu(pools))
         self._pools = [pool.declared() for pool in pools]
         self._forgotten: list[int] = []
         self._closed = False
@@ -149,8 +151,9 @@ class HiCache(Attaching):
 
         `slots`: device slots for it, from an engine that owns them; the rest is in `Load.unused`."""
         given = None if slots is None else self._slots(slots)
+        self._stream.follow(self._core)
         load, unused = self._core.load([self._number(hit) for hit in hits], given)
-        return Load(load, tensors.slots(unused), self._load_deadline)
+        return Load(load, tensors.slots(unused), self._load_deadline, self._stream)
 
     def allocate(self, pages: int) -> torch.Tensor | None:
         """Fresh device slots, int32 (pages,); evicts what it must. None, and nothing evicted: there is no
@@ -164,6 +167,7 @@ class HiCache(Attaching):
 
         `slots`: one per whole page (one for a trailing partial page may follow; it stays yours)."""
         buffers = tensors.integers("tokens", tokens), self._slots(slots)
+        self._stream.follow(self._core)
         depth, own, duplicates = self._core.insert(self._number(hit), *buffers)
         return Inserted(depth * self.page_size, tensors.slots(own), tensors.slots(duplicates))
 
@@ -174,6 +178,7 @@ class HiCache(Attaching):
     def backup(self, hit: Hit) -> int:
         """Device → host for those pages of a loaded hit that had found no room there. `insert` does it by
         itself. Returns the pages started."""
+        self._stream.follow(self._core)
         return self._core.backup(self._number(hit))
 
     def evict(self, pages: int, tier: str = "device") -> torch.Tensor:

@@ -107,9 +107,9 @@ def mha(
 ) -> Pool:
     """K and V of every layer (MHA, GQA, MQA): sequences of L tensors, or tensors with L first.
 
-    Each tensor: (rows, kv_heads, head_dim) or (rows, row_elements), any dtype, contiguous, on the CPU.
-    Heads of V may have another size than those of K. `window`: a sliding window in tokens; such a pool has
-    slots of its own unless it `follows` another one.
+    Each tensor: (rows, kv_heads, head_dim) or (rows, row_elements), any dtype, contiguous; all on the CPU or
+    on one GPU. Heads of V may have another size than those of K. `window`: a sliding window in tokens; such a
+    pool has slots of its own unless it `follows` another one.
     """
     k, v = _planes(name, "k_buffers", k_buffers), _planes(name, "v_buffers", v_buffers)
     if len(k) != len(v):
@@ -218,6 +218,15 @@ def declare(
     )
     pool = Pool(name, found, rows, heads=1 if of_pages else _heads(found), of_pages=of_pages)
     return _belonging(pool, follows, window)
+
+
+def gpu(pools: Sequence[Pool]) -> int | None:
+    """The number of the GPU that all tensors are on; None: the CPU reaches them, or there are none yet."""
+    devices = {tensor.device for pool in pools for tensor in pool.tensors or ()}
+    if len(devices) > 1:
+        raise ArgumentError(f"pools: all need one device, got {', '.join(sorted(map(str, devices)))}")
+    found = next(iter(devices), torch.device("cpu"))
+    return None if found.type == "cpu" else int(found.index or 0)
 
 
 def device_slots(pools: Sequence[Pool], page_size: int) -> int:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import torch
 
+from hicache import _hicache
 from hicache.errors import ArgumentError
 
 if TYPE_CHECKING:
@@ -73,10 +74,9 @@ def planes(name: str, tensors: Any, *, alike: bool = True) -> list[torch.Tensor]
             )
         if not tensor.is_contiguous():
             raise ArgumentError(f"{where}: need a contiguous tensor")
-        if tensor.device.type != "cpu":
-            raise ArgumentError(
-                f"{where}: this build copies CPU memory only, got a tensor on {tensor.device}"
-            )
+        check_device(where, tensor.device)
+        if tensor.device != layers[0].device:
+            raise ArgumentError(f"{where}: need {layers[0].device} like layer 0, got {tensor.device}")
         if alike and tensor.dtype != layers[0].dtype:
             raise ArgumentError(f"{where}: need {layers[0].dtype} like layer 0, got {tensor.dtype}")
         if tensor.shape[0] != layers[0].shape[0]:
@@ -84,3 +84,14 @@ def planes(name: str, tensors: Any, *, alike: bool = True) -> list[torch.Tensor]
                 f"{where}: need {layers[0].shape[0]} rows like layer 0, got {tensor.shape[0]}"
             )
     return layers
+
+
+def check_device(where: str, device: torch.device) -> None:
+    """Memory that this build can copy: the CPU's, or a GPU's where there are copies for it."""
+    if device.type == "cpu":
+        return
+    if device.type != "cuda":
+        raise ArgumentError(f"{where}: need a tensor on the CPU or a CUDA device, got one on {device}")
+    status = _hicache.cuda_status()
+    if status != "ok":
+        raise ArgumentError(f"{where}: got a tensor on {device}, but copies for GPUs are {status}")

@@ -170,6 +170,7 @@ fn a_cache_over_plain_memory_moves_all_pools() {
             eviction: "lru".into(),
             layout: kind,
             memory: SlabOptions::default(),
+            gpu: None,
             copies: CpuOptions::default(),
             io_threads: 1,
             write_queue: 4,

@@ -7,8 +7,10 @@ use crate::cache::HiCache;
 use crate::config::Config;
 use crate::error::{Result, argument};
 use crate::executor::{Executor, HostMemory};
+use crate::gpu;
 use crate::host::{Layout, Room, Slab};
 use crate::storage::{self, Store, Workers};
+use crate::transfer::Copier;
 use crate::transfer::cpu::CpuCopier;
 use crate::transfer::plan::{Plan, PlanePair};
 use std::any::Any;
@@ -59,6 +61,11 @@ impl HiCache {
         Ok(cache)
     }
 
+    /// Device memory that is attached from now on is on this GPU, or where the CPU reaches it.
+    pub const fn on_gpu(&mut self, gpu: Option<i32>) {
+        self.config.gpu = gpu;
+    }
+
     /// Gives a detached cache device memory of so many slots, all free (or the engine's, if it owns them).
     ///
     /// # Errors
@@ -78,10 +85,15 @@ impl HiCache {
         let memory = Arc::clone(self.executor.memory());
         let plan = plan(&self.config, device, &memory)?;
         let finished = [self.flights.loads_submitted, self.flights.backups_submitted];
-        let memory: Arc<dyn Any + Send + Sync> = memory;
-        // SAFETY: handed on to our caller; slabs are kept by `memory` and never overlap device memory.
-        let copier = unsafe { CpuCopier::new(&plan, &memory, self.config.copies, finished) }?;
-        self.executor.attach(Box::new(copier));
+        let copier: Box<dyn Copier> = if let Some(device) = self.config.gpu {
+            // SAFETY: handed on to our caller.
+            unsafe { gpu::copier(device, &plan, &memory, finished) }?
+        } else {
+            let memory: Arc<dyn Any + Send + Sync> = memory;
+            // SAFETY: handed on to our caller; slabs are kept by `memory` and never overlap device memory.
+            Box::new(unsafe { CpuCopier::new(&plan, &memory, self.config.copies, finished) }?)
+        };
+        self.executor.attach(copier);
         self.enter_device(slots);
         Ok(())
     }

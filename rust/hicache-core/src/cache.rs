@@ -11,7 +11,7 @@ use crate::ids::{HitId, Slot, Tier};
 use crate::policy::{self, Eviction};
 use crate::reader::{self, Publisher, Reader};
 use crate::stats::Stats;
-use crate::transfer::{Direction, Progress};
+use crate::transfer::{Direction, Progress, WaitOnStream};
 use crate::tree::Tree;
 use hashbrown::HashMap;
 use std::sync::Arc;
@@ -171,6 +171,17 @@ impl HiCache {
     /// How far the copies of a direction are.
     pub fn progress(&self, direction: Direction) -> &Arc<Progress> {
         self.executor.progress(direction)
+    }
+
+    /// Copies of later calls come after what this stream of the device has then (a `cudaStream_t`; on the CPU it
+    /// means nothing).
+    pub fn follow(&self, stream: u64) {
+        self.executor.follow(stream);
+    }
+
+    /// Waiting for a load's layers on the device's streams, where copies have some.
+    pub fn wait_on_stream(&self) -> Option<WaitOnStream> {
+        self.executor.wait_on_stream()
     }
 
     /// Ends everything: prefetches are given up, storage threads end within `most`. Hits may still be

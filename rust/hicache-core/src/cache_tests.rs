@@ -41,6 +41,7 @@ fn cache() -> (HiCache, HitId) {
         eviction: "lru".into(),
         layout: LayoutKind::PageUnified,
         memory: SlabOptions::default(),
+        gpu: None,
         copies: CpuOptions::default(),
         identity: Fingerprint::of(&[], page_size, &[]),
         io_threads: 1,

@@ -32,6 +32,8 @@ pub struct Config {
     pub layout: LayoutKind,
     /// Where the host tier's memory comes from.
     pub memory: SlabOptions,
+    /// The GPU that device memory is on, by number; `None`: the CPU reaches it.
+    pub gpu: Option<i32>,
     /// How device memory that the CPU reaches is copied.
     pub copies: CpuOptions,
     /// Who may read what this cache stores.

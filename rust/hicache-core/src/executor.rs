@@ -9,7 +9,7 @@ use crate::host::{Layout, Slab};
 use crate::ids::Slot;
 use crate::storage::workers::{Batch, Completion};
 use crate::storage::{Page, Work, Workers};
-use crate::transfer::{Copier, CopyJob, Direction, Progress};
+use crate::transfer::{Copier, CopyJob, Direction, Progress, WaitOnStream};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -107,6 +107,23 @@ impl Executor {
     /// How far a direction's copies are.
     pub fn progress(&self, direction: Direction) -> &Arc<Progress> {
         &self.progress[direction as usize]
+    }
+
+    /// Copies submitted from now on come after what this stream of the device has then.
+    pub fn follow(&self, stream: u64) {
+        if let Some(copier) = &self.copier {
+            copier.follow(stream);
+        }
+    }
+
+    /// What ended all copies, if something did.
+    pub fn fault(&self) -> Option<String> {
+        self.copier.as_ref()?.fault()
+    }
+
+    /// Waiting for layers on the device, where that is possible.
+    pub fn wait_on_stream(&self) -> Option<WaitOnStream> {
+        self.copier.as_ref()?.wait_on_stream()
     }
 
     /// The next storage work that ended, in order of ending.

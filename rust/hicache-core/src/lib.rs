@@ -24,6 +24,7 @@ pub mod config;
 pub mod error;
 pub mod executor;
 mod flights;
+mod gpu;
 pub mod hash;
 mod hit;
 pub mod host;

@@ -5,6 +5,7 @@
 
 use crate::errors::{OrRaise, raise};
 use crate::load::{Load, seconds};
+use crate::place::Place;
 use crate::pools::{self, CopiesArgument, HostArgument, MemoryArgument, PoolArgument};
 use crate::process::Origin;
 use crate::reader::Reader;
@@ -12,7 +13,7 @@ use crate::tokens::{SlotBuffer, TokenBuffer, slot_bytes, slots};
 use hicache_core::hash::Namespace;
 use hicache_core::host::SlabOptions;
 use hicache_core::identity::Fingerprint;
-use hicache_core::ids::{Cursor, HitId, Tier};
+use hicache_core::ids::{HitId, Tier};
 use hicache_core::page::PageSize;
 use hicache_core::transfer::Direction;
 use hicache_core::{Config, Error, HiCache, Ready};
@@ -33,18 +34,6 @@ pub struct Cache {
     origin: Origin,
 }
 
-/// A released hit's place.
-#[pyclass(module = "hicache._hicache", frozen)]
-pub struct Place(Cursor);
-
-#[pymethods]
-impl Place {
-    #[getter]
-    const fn depth(&self) -> u32 {
-        self.0.depth
-    }
-}
-
 impl Drop for Cache {
     fn drop(&mut self) {
         // A forked child has the memory, but not the threads that dropping would wait for.
@@ -62,7 +51,7 @@ impl Drop for Cache {
 impl Cache {
     #[new]
     #[pyo3(signature = (*, page_size, bigrams, pools, memory, keep, device_slots, engine_owns_slots, eviction, host,
-        copies, storage, identity, io_threads, write_queue, prefetch_deadline, store_deadline, prefetch_threshold))]
+        copies, gpu, storage, identity, io_threads, write_queue, prefetch_deadline, store_deadline, prefetch_threshold))]
     #[allow(
         clippy::too_many_arguments,
         clippy::needless_pass_by_value,
@@ -80,6 +69,7 @@ impl Cache {
         eviction: String,
         host: HostArgument,
         copies: CopiesArgument,
+        gpu: Option<i32>,
         storage: Option<&str>,
         identity: Vec<(String, String)>,
         io_threads: usize,
@@ -104,6 +94,7 @@ impl Cache {
             layout: layout.parse().or_raise(py)?,
             memory: SlabOptions { shared, prefault_threads, node },
             copies: pools::copies(&copies).or_raise(py)?,
+            gpu,
             identity,
             io_threads,
             write_queue,
@@ -117,14 +108,17 @@ impl Cache {
         Ok(Self { core: ManuallyDrop::new(core), keep, origin: Origin::here() })
     }
 
+    #[pyo3(signature = (memory, keep, device_slots, gpu))]
     fn attach(
         &mut self,
         py: Python<'_>,
         memory: MemoryArgument,
         keep: Py<PyAny>,
         device_slots: u32,
+        gpu: Option<i32>,
     ) -> PyResult<()> {
         let device = pools::device(memory);
+        self.core(py)?.on_gpu(gpu);
         // SAFETY: `keep` holds the tensors whose addresses `device` names until they are detached.
         #[allow(unsafe_code)]
         unsafe { self.core(py)?.attach(&device, device_slots) }.or_raise(py)?;
@@ -194,7 +188,14 @@ impl Cache {
         let core = self.core(py)?;
         let loaded = core.load(&hits, given.as_ref().map(SlotBuffer::get)).or_raise(py)?;
         let progress = Arc::clone(core.progress(Direction::In));
-        Ok((Load::new(loaded.ticket, progress), slot_bytes(py, &loaded.unused)))
+        let load = Load::new(loaded.ticket, progress, core.wait_on_stream());
+        Ok((load, slot_bytes(py, &loaded.unused)))
+    }
+
+    /// Copies of later calls come after what this stream of the device has then.
+    fn follow(&mut self, py: Python<'_>, stream: u64) -> PyResult<()> {
+        self.core(py)?.follow(stream);
+        Ok(())
     }
 
     fn allocate<'py>(&mut self, py: Python<'py>, pages: usize) -> PyResult<Option<Bound<'py, PyByteArray>>> {

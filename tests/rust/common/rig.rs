@@ -55,6 +55,7 @@ pub fn config(shape: Shape) -> Config {
         eviction: "lru".into(),
         layout: shape.layout,
         memory: SlabOptions::default(),
+        gpu: None,
         copies: CpuOptions::default(),
         io_threads: shape.threads,
         write_queue: shape.queue,

@@ -46,9 +46,13 @@ impl HiCache {
     }
 
     /// # Errors
-    /// When there is no device memory.
-    pub(crate) const fn on_device(&self) -> Result<()> {
-        if self.attached() { Ok(()) } else { Err(Error::Detached) }
+    /// When there is no device memory, or copies to and from it have failed for good.
+    pub(crate) fn on_device(&self) -> Result<()> {
+        match self.executor.fault() {
+            Some(fault) => Err(Error::Device(fault)),
+            None if self.attached() => Ok(()),
+            None => Err(Error::Detached),
+        }
     }
 
     /// The device tier has no slots.
