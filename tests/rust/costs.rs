@@ -152,6 +152,40 @@ fn pages_that_come_back_keep_no_memory() {
     assert_eq!(cost(100), cost(1_000_000));
 }
 
+/// Whether there is room is asked at every step of a full device: pins are walked only if what they share decides,
+/// and then not again before one comes or goes.
+#[test]
+fn whether_there_is_room_is_mostly_known() {
+    let (mut tree, root) = tree(&[]);
+    let run = |tree: &mut Tree, tokens: std::ops::Range<u32>| {
+        let all: Vec<u32> = (0..10).chain(tokens.clone()).collect();
+        let end = tree.extend(root, Tokens::U32(&all), Tier::Device, &slots(tokens.start, 20)).place;
+        tree.pin(end, Hold::Device)
+    };
+    // Ten shared pages, then ten for each of three requests, of which 40 are held; and 25 pages that aren't.
+    let mut pins = [run(&mut tree, 100..110), run(&mut tree, 200..210), run(&mut tree, 300..310)].map(Some);
+    let free: Vec<u32> = (900..925).collect();
+    tree.extend(root, Tokens::U32(&free), Tier::Device, &slots(900, 25));
+    let ask = |tree: &mut Tree, pages: usize| {
+        let mut can = false;
+        (made(|| can = tree.can_evict(Tier::Device, pages)), can)
+    };
+    // The depths of all pins are 60 of 65 pages.
+    assert_eq!(ask(&mut tree, 5), (0, true));
+    assert_eq!(ask(&mut tree, 66), (0, false));
+    let (cost, can) = ask(&mut tree, 25);
+    assert!(cost > 0 && can, "here what they share decides");
+    assert_eq!(ask(&mut tree, 25), (0, true));
+    assert_eq!(ask(&mut tree, 26), (0, false));
+    tree.unpin(pins[0].take().unwrap());
+    // 20 to 40 are held now: 30.
+    assert_eq!(ask(&mut tree, 25), (0, true));
+    assert!(matches!(ask(&mut tree, 35), (1.., true)));
+    assert_eq!(ask(&mut tree, 36), (0, false));
+    pins.into_iter().flatten().for_each(|pin| tree.unpin(pin));
+    assert_eq!(ask(&mut tree, 65), (0, true));
+}
+
 /// Of prompts of ten thousand pages each only the first page is left, whether their paths were split there before
 /// the rest went or not: what the tree keeps is what a page costs, not what a prompt did.
 #[test]

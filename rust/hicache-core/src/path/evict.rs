@@ -28,7 +28,7 @@ impl HiCache {
         }
         let missing = pages.saturating_sub(self.device.free());
         // All or nothing: a try that fails must not cost what others could hit.
-        if missing > 0 && missing > self.tree.evictable(Tier::Device) {
+        if missing > 0 && !self.tree.can_evict(Tier::Device, missing) {
             return Ok(None);
         }
         self.make_room(Tier::Device, missing);

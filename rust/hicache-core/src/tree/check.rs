@@ -142,7 +142,17 @@ impl Tree {
                 ensure(lives, "T6", index, "a pinned page left its tier")?;
             }
         }
-        ensure(found == self.pins.len(), "T6", NIL, "a pin is on no node")
+        ensure(found == self.pins.len(), "T6", NIL, "a pin is on no node")?;
+        for tier in Tier::ALL {
+            let (pages, kept) = (self.kept_by_pins(tier).0, self.pins.kept(tier));
+            ensure(
+                (kept.least..=kept.most).contains(&pages),
+                "T6",
+                NIL,
+                "pins keep another number of pages",
+            )?;
+        }
+        Ok(())
     }
 
     /// T7: where the tree hashes, every page's digest continues the one before; so do fingerprints.

@@ -117,6 +117,11 @@ fn t6_pins() {
     t.arena[place.node].pins = u32::MAX;
     objects(&t, "T6");
 
+    let (mut t, place) = tree();
+    let _receipt = t.pin(place, Hold::Device);
+    t.pins.settle_kept(Tier::Device, 3);
+    objects(&t, "T6");
+
     // A page that left its tier in spite of a pin.
     let (mut t, place) = tree();
     let _receipt = t.pin(place, Hold::Host);

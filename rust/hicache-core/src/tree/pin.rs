@@ -49,12 +49,36 @@ pub(super) struct Pin {
     next: u32,
 }
 
+/// How many pages of a tier hard pins keep, as far as that is known without walking: pins share pages, so
+/// that it is neither the deepest one's depth nor the sum of all.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Kept {
+    pub least: usize,
+    pub most: usize,
+    /// Depths of all hard pins, which never change while they are held.
+    depths: usize,
+}
+
+impl Kept {
+    const fn pinned(&mut self, depth: u32) {
+        self.most += depth as usize;
+        self.depths += depth as usize;
+    }
+
+    fn unpinned(&mut self, depth: u32) {
+        self.least = self.least.saturating_sub(depth as usize);
+        self.depths -= depth as usize;
+        self.most = self.most.min(self.depths);
+    }
+}
+
 #[derive(Debug, Default)]
 pub(super) struct Pins {
     entries: Vec<Option<Pin>>,
     /// Of hard pins, per component: from which page on its edges hold it. Empty without components.
     marks: Vec<Box<[u32]>>,
     free: Vec<u32>,
+    kept: [Kept; 2],
 }
 
 impl Pins {
@@ -104,6 +128,17 @@ impl Pins {
         }
     }
 
+    /// How many pages of a tier the hard ones keep, as far as that is known.
+    pub const fn kept(&self, tier: Tier) -> Kept {
+        self.kept[tier as usize]
+    }
+
+    /// Notes how many they are exactly, as of now.
+    pub const fn settle_kept(&mut self, tier: Tier, exactly: usize) {
+        let kept = &mut self.kept[tier as usize];
+        (kept.least, kept.most) = (exactly, exactly);
+    }
+
     /// What a pin holds of each component.
     pub fn marks(&self, id: u32) -> &[u32] {
         &self.marks[id as usize]
@@ -150,8 +185,11 @@ impl Tree {
         let pin = Pin { node: place.node, depth: place.depth, hold, prev: NIL, next: NIL };
         let id = self.pins.insert(pin);
         self.pins.attach(&mut self.arena, id, place.node, place.depth);
-        if let Some(tier) = hold.tier().filter(|_| !self.components.is_empty()) {
-            self.pins.marks[id as usize] = self.hold_parts(place, tier);
+        if let Some(tier) = hold.tier() {
+            self.pins.kept[tier as usize].pinned(place.depth);
+            if !self.components.is_empty() {
+                self.pins.marks[id as usize] = self.hold_parts(place, tier);
+            }
         }
         PinId(id)
     }
@@ -164,6 +202,7 @@ impl Tree {
         self.pins.entries[receipt.0 as usize] = None;
         self.pins.free.push(receipt.0);
         if let Some(tier) = pin.hold.tier() {
+            self.pins.kept[tier as usize].unpinned(pin.depth);
             let marks = std::mem::take(&mut self.pins.marks[receipt.0 as usize]);
             self.release_parts(pin.node, tier, &marks);
         }
