@@ -128,8 +128,11 @@ impl Tree {
     fn check_pins(&self) -> Result<()> {
         let mut found = 0;
         for (index, node) in self.arena.iter() {
+            let mut deepest = [None; 3];
             for (_, pin) in self.pins.on(&self.arena, index) {
                 found += 1;
+                let most = &mut deepest[pin.hold as usize];
+                *most = Some(pin.depth).max(*most);
                 let inside = pin.node == index && pin.depth <= node.end;
                 let after = if node.is_root() { pin.depth == 0 } else { pin.depth > node.start };
                 ensure(inside && after, "T6", index, "a pin is not on its edge")?;
@@ -141,6 +144,8 @@ impl Tree {
                 let lives = node.is_root() || pin.depth - node.start <= self.pages_in(index, tier);
                 ensure(lives, "T6", index, "a pinned page left its tier")?;
             }
+            let known = Hold::ALL.map(|hold| self.pins.deepest(&self.arena, index, hold));
+            ensure(known == deepest, "T6", index, "its deepest pin is another one")?;
         }
         ensure(found == self.pins.len(), "T6", NIL, "a pin is on no node")?;
         for tier in Tier::ALL {
@@ -190,7 +195,7 @@ impl Tree {
             let named = node.namespace.as_ref().and_then(|namespace| self.roots.get(&**namespace));
             ensure(node.root == index, "T8", index, "it is not its own root")?;
             ensure(named == Some(&index), "T8", index, "no namespace leads to it")?;
-            ensure(node.children > 0 || node.pins != NIL, "T8", index, "it is empty and unused")?;
+            ensure(node.children > 0 || node.is_pinned(), "T8", index, "it is empty and unused")?;
         }
         let plain = self.roots.get(&Namespace::default()).copied().unwrap_or(NIL);
         ensure(plain == self.plain_root, "T8", NIL, "the plain namespace leads elsewhere")?;

@@ -112,9 +112,16 @@ fn t6_pins() {
     t.pins.corrupt(0, place.depth + 1);
     objects(&t, "T6");
 
+    // One that is deeper than the one it hangs from.
+    let (mut t, place) = tree();
+    let _receipts = [t.pin(place, Hold::Soft), t.pin(place, Hold::Soft)];
+    t.check().unwrap();
+    t.pins.corrupt(1, place.depth - 1);
+    objects(&t, "T6");
+
     let (mut t, place) = tree();
     let _receipt = t.pin(place, Hold::Host);
-    t.arena[place.node].pins = u32::MAX;
+    t.arena[place.node].pins = [u32::MAX; 3];
     objects(&t, "T6");
 
     let (mut t, place) = tree();

@@ -87,7 +87,7 @@ impl Tree {
     /// A namespace that holds nothing and is held by nobody costs nothing.
     pub(super) fn drop_root_if_unused(&mut self, node: u32) {
         let root = &self.arena[node];
-        let unused = root.is_root() && root.children == 0 && root.pins == NIL;
+        let unused = root.is_root() && root.children == 0 && !root.is_pinned();
         if unused && let Some(namespace) = self.arena.remove(node).and_then(|root| root.namespace) {
             self.roots.remove(&*namespace);
             if node == self.plain_root {
@@ -253,7 +253,7 @@ impl Tree {
             last.0 = end;
         }
         // Only soft pins can be beyond the cut: hard ones keep their pages.
-        self.pins.reattach(&mut self.arena, index, |pin| (pin.depth > end).then_some((index, end)));
+        self.pins.lift(&self.arena, index, end);
     }
 
     /// A node lost its last page in a tier: its parent may be a leaf now.

@@ -133,8 +133,8 @@ impl Tree {
         if n.is_root() {
             return 0;
         }
-        let pinned = self.pins.on(&self.arena, node).filter(|(_, pin)| pin.hold.tier() == Some(tier));
-        let pinned = pinned.map(|(_, pin)| pin.depth - n.start).max().unwrap_or(0);
+        let pinned =
+            self.pins.deepest(&self.arena, node, Hold::hard(tier)).map_or(0, |depth| depth - n.start);
         match tier {
             Tier::Device => pinned,
             Tier::Host => pinned.max(self.pages_in(node, Tier::Device).min(self.pages_in(node, tier))),
@@ -142,8 +142,8 @@ impl Tree {
     }
 
     /// Pages of a node that go only when nothing else can.
-    fn soft_floor(&self, node: u32) -> u32 {
-        let soft = self.pins.on(&self.arena, node).filter(|(_, pin)| pin.hold == Hold::Soft);
-        soft.map(|(_, pin)| pin.depth - self.arena[node].start).max().unwrap_or(0)
+    pub(super) fn soft_floor(&self, node: u32) -> u32 {
+        let deepest = self.pins.deepest(&self.arena, node, Hold::Soft);
+        deepest.map_or(0, |depth| depth - self.arena[node].start)
     }
 }
