@@ -187,7 +187,7 @@ impl Bench {
         assert_eq!(self.tree.evictable(TIERS[tier]), may_go);
         // From either side: what the first answer finds out decides the others.
         let mut amounts: Vec<usize> = (0..=self.naive.total(tier) + 1).collect();
-        if pages % 2 == 0 {
+        if pages.is_multiple_of(2) {
             amounts.reverse();
         }
         for amount in amounts {
