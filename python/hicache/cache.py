@@ -9,7 +9,6 @@ error here: it is a miss and a counter.
 from __future__ import annotations
 
 import inspect
-import math
 import os
 import time
 from collections.abc import Mapping, Sequence
@@ -19,7 +18,7 @@ import torch
 
 from hicache import build, tensors
 from hicache.attach import Attaching
-from hicache.config import Host, Namespace, expect, number, seconds, settings, whole_number
+from hicache.config import Host, Namespace, expect, moment, number, seconds, settings, whole_number
 from hicache.errors import ArgumentError, HitError
 from hicache.hit import Hit, Inserted, Load
 from hicache.identity import ModelIdentity
@@ -151,8 +150,9 @@ class HiCache(Attaching):
 
         `slots`: device slots for it, from an engine that owns them; the rest is in `Load.unused`."""
         given = None if slots is None else self._slots(slots)
+        numbers = self._numbers(hits)
         self._stream.follow(self._core)
-        load, unused = self._core.load([self._number(hit) for hit in hits], given)
+        load, unused = self._core.load(numbers, given)
         return Load(load, tensors.slots(unused), self._load_deadline, self._stream)
 
     def allocate(self, pages: int) -> torch.Tensor | None:
@@ -219,8 +219,8 @@ class HiCache(Attaching):
 
     def reader(self) -> Reader:
         """A view for other threads: how much would hit, and statistics. The first one costs a walk through
-        the index. From then on every page that comes, moves or leaves is written to the readers' table too, of
-        which a verb now and then makes a 256th part anew."""
+        the index. From then on every page that comes, moves or leaves is written to the readers' table too,
+        of which a verb now and then makes a 256th part anew."""
         return Reader(self._core.reader())
 
     def digest(self) -> int:
@@ -249,13 +249,17 @@ class HiCache(Attaching):
         """Seconds on the engine's clock, which goes on by itself between the times that it tells."""
         monotonic = time.monotonic()
         if at is not None:
-            if isinstance(at, bool) or not isinstance(at, (int, float)) or not math.isfinite(at):
-                raise ArgumentError(f"at: need a time in seconds, got {at!r}")
-            self._skew = at - monotonic
+            self._skew = moment("at", at) - monotonic
         return monotonic + self._skew
 
     def _slots(self, slots: Slots) -> Any:
         return tensors.integers("slots", tensors.of_pool("slots", self._pool, slots))
+
+    def _numbers(self, hits: Sequence[Hit]) -> list[int]:
+        try:
+            return [self._number(hit) for hit in hits]
+        except TypeError:
+            raise ArgumentError(f"hits: need a sequence of hits, got {hits!r}") from None
 
     def _number(self, hit: Hit) -> int:
         if not isinstance(hit, Hit):

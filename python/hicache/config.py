@@ -23,6 +23,8 @@ from hicache.errors import ArgumentError
 
 _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 _UNITS |= {"KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
+#: The largest time, in seconds: 3,000 years. Milliseconds since 1970 are more.
+_LATEST = 1e11
 LAYOUTS = ("layer_first", "page_first", "page_first_direct", "page_head", "page_unified")
 ARRIVALS = ("auto", "layers", "together")
 #: The values there are for each policy setting.
@@ -193,6 +195,23 @@ def number(name: str, value: Any) -> float:
     if not 0 < real < float("inf"):
         raise ArgumentError(f"{name}: must be a positive number, got {value!r}")
     return real
+
+
+def moment(name: str, value: Any) -> float:
+    """`value` if it is a time in seconds that a clock may show: milliseconds since 1970 are beyond that."""
+    real = _real(value)
+    if not abs(real) <= _LATEST:
+        raise ArgumentError(f"{name}: need a time in seconds, at most {_LATEST:g} from 0, got {brief(value)}")
+    return real
+
+
+def brief(value: object) -> str:
+    """`value` for a message. Python refuses to write numbers of thousands of digits."""
+    try:
+        text = repr(value)
+    except ValueError:
+        return f"a {type(value).__name__} that is too long to write"
+    return text if len(text) <= 80 else f"{text[:77]}..."
 
 
 def seconds(timeout: float) -> float:

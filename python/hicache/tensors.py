@@ -31,6 +31,7 @@ def integers(name: str, values: Integers) -> Any:
             raise ArgumentError(f"{name}: need int32 or int64, got {values.dtype}")
         if values.device.type != "cpu":
             raise ArgumentError(f"{name}: need a tensor on the CPU, got one on {values.device}")
+        _dense(name, values)
         return values.detach().numpy()
     if isinstance(values, (list, tuple)):
         try:
@@ -38,6 +39,17 @@ def integers(name: str, values: Integers) -> Any:
         except (TypeError, OverflowError) as error:
             raise ArgumentError(f"{name}: need integers that fit into 64 bits: {error}") from None
     return values
+
+
+def _dense(name: str, tensor: torch.Tensor) -> None:
+    """Refuses a tensor whose elements don't lie in memory as they are."""
+    if tensor.is_nested or tensor.layout is not torch.strided:
+        kind = "nested" if tensor.is_nested else str(tensor.layout).removeprefix("torch.")
+        raise ArgumentError(f"{name}: need a dense tensor, got a {kind} one")
+    if tensor.is_neg() or tensor.is_conj():
+        raise ArgumentError(
+            f"{name}: need a tensor as it is in memory, got a lazy view: see torch.resolve_neg"
+        )
 
 
 def of_pool(name: str, pool: str, values: Any) -> Any:
@@ -68,6 +80,7 @@ def planes(name: str, tensors: Any, *, alike: bool = True) -> list[torch.Tensor]
         where = f"{name}[{at}]"
         if not isinstance(tensor, torch.Tensor):
             raise ArgumentError(f"{where}: need a torch tensor, got {type(tensor).__name__}")
+        _dense(where, tensor)
         if tensor.dim() < 2:
             raise ArgumentError(
                 f"{where}: need (rows, ...), one row a token, got shape {tuple(tensor.shape)}"

@@ -88,7 +88,7 @@ def real_model() -> smollm2.SmolLM2:
 
 
 def warm_up(model: Model, tokens: int) -> None:
-    """Computes a long piece of a prompt, a short one and a token, without the cache: the first passes are slow."""
+    """Computes a long piece, a short one and a token, without the cache: the first passes are slow."""
     prompt = torch.arange(tokens + SHORT) % model.config.vocabulary
     pool = KVPool.create(model.config, slots=len(prompt) + 2, page_size=1, dtype=model.dtype)
     Engine(model, pool, chunk_tokens=tokens).generate([Request(prompt, max_new_tokens=2)])

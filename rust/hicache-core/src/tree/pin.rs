@@ -201,6 +201,10 @@ impl Tree {
         if self.arena[node].is_root() || self.pages_in(node, tier) == 0 {
             return;
         }
+        // What has something below it comes back when that leaves.
+        if self.components.is_empty() && self.arena[node].resident_children[tier as usize] > 0 {
+            return;
+        }
         self.offer(tier, node, Why::Freed);
     }
 }
