@@ -113,8 +113,7 @@ fn unaligned(bytes: usize) -> String {
 fn is_integers(buffer: &PyUntypedBuffer) -> bool {
     let code = buffer.format().to_bytes();
     let code = match code {
-        [b'@' | b'=' | b'<' | b'>' | b'!', code @ ..] => code,
-        code => code,
+        [b'@' | b'=' | b'<' | b'>' | b'!', code @ ..] | code => code,
     };
     matches!(code, b"i" | b"l" | b"q") && matches!(buffer.item_size(), 4 | 8)
 }
