@@ -50,3 +50,6 @@ pub use config::Config;
 pub use error::{Error, Result};
 pub use flights::Ready;
 pub use path::{Inserted, Loaded};
+#[cfg(debug_assertions)]
+#[doc(hidden)]
+pub use segments::looked_at;

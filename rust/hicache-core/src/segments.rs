@@ -1,11 +1,32 @@
 //! A vector in segments: growing never moves what is there, so that no call pays for all of it.
 //!
-//! Knows nothing of its items. On error: an index that was never pushed is a bug and panics, as in a vector.
+//! Knows nothing of its items. Counts, in debug builds and for tests, how many were looked at: what a call costs,
+//! without a clock. On error: an index that was never pushed is a bug and panics, as in a vector.
 
+#[cfg(debug_assertions)]
+use std::cell::Cell;
 use std::ops::{Index, IndexMut};
 
 const BITS: u32 = 10;
 const SEGMENT: usize = 1 << BITS;
+
+#[cfg(debug_assertions)]
+thread_local! {
+    static LOOKED_AT: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Items that this thread looked at so far, of all vectors. Debug builds only.
+#[cfg(debug_assertions)]
+pub fn looked_at() -> u64 {
+    LOOKED_AT.with(Cell::get)
+}
+
+/// One item more was looked at.
+#[inline]
+fn look() {
+    #[cfg(debug_assertions)]
+    LOOKED_AT.with(|count| count.set(count.get() + 1));
+}
 
 /// Items by number, from 0 on.
 #[derive(Debug)]
@@ -56,7 +77,7 @@ impl<T> Segments<T> {
     /// Items with their numbers, in order.
     pub fn numbered(&self) -> impl Iterator<Item = (u32, &T)> {
         let segments = (0u32..).step_by(SEGMENT).zip(&self.segments);
-        segments.flat_map(|(first, items)| (first..).zip(items))
+        segments.flat_map(|(first, items)| (first..).zip(items)).inspect(|_| look())
     }
 
     pub fn len(&self) -> usize {
@@ -64,28 +85,32 @@ impl<T> Segments<T> {
     }
 
     pub fn get(&self, at: u32) -> Option<&T> {
+        look();
         self.segments.get((at >> BITS) as usize)?.get(at as usize % SEGMENT)
     }
 
     pub fn get_mut(&mut self, at: u32) -> Option<&mut T> {
+        look();
         self.segments.get_mut((at >> BITS) as usize)?.get_mut(at as usize % SEGMENT)
     }
 
     /// In order, where all were pushed.
     pub fn iter(&self) -> impl Iterator<Item = &T> {
-        self.segments.iter().flatten()
+        self.segments.iter().flatten().inspect(|_| look())
     }
 }
 
 impl<T> Index<u32> for Segments<T> {
     type Output = T;
     fn index(&self, at: u32) -> &T {
+        look();
         &self.segments[(at >> BITS) as usize][at as usize % SEGMENT]
     }
 }
 
 impl<T> IndexMut<u32> for Segments<T> {
     fn index_mut(&mut self, at: u32) -> &mut T {
+        look();
         &mut self.segments[(at >> BITS) as usize][at as usize % SEGMENT]
     }
 }
