@@ -77,7 +77,7 @@ impl<T> Segments<T> {
     /// Items with their numbers, in order.
     pub fn numbered(&self) -> impl Iterator<Item = (u32, &T)> {
         let segments = (0u32..).step_by(SEGMENT).zip(&self.segments);
-        segments.flat_map(|(first, items)| (first..).zip(items))
+        segments.flat_map(|(first, items)| (first..).zip(items)).inspect(|_| look())
     }
 
     pub fn len(&self) -> usize {
