@@ -24,8 +24,9 @@ from typing import TYPE_CHECKING
 
 from hicache.engines.reference import path
 from hicache.engines.reference.admission import Admission
-from hicache.engines.reference.model import Model, Span
+from hicache.engines.reference.model import Model
 from hicache.engines.reference.sequence import Sequence
+from hicache.engines.reference.span import Span
 from hicache.engines.reference.submit import checked
 from hicache.engines.reference.uncached import Uncached
 

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from hicache.engines.reference.model import Span
 from hicache.engines.reference.request import Finish, Request, Result
+from hicache.engines.reference.span import Span
 
 if TYPE_CHECKING:
     from torch import Tensor
