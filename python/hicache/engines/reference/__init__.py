@@ -4,6 +4,7 @@
     admission.py   who waits and who may run (with submit.py: who may wait at all)
     path.py        the cache's verbs, in the order in which a request meets them
     sequence.py    what the engine knows of one request on its way
+    parts.py       what the request of a hybrid model has besides: its window's pages, its states
     request.py     what goes in (Request) and what comes out (Result)
     verbs.py       the cache as the engine sees it (protocols)
     uncached.py    the same verbs without a cache: a plain slot allocator, the oracle of the tests
