@@ -1,5 +1,5 @@
 """A device-only cache for hybrids, as simple as can be: it remembers every page in a dictionary, and evicts
-only what a test tells it to. A prefix is usable where all pages, the last ones' windows, and the state are there.
+only what a test tells it to. A prefix is usable where all pages, the last windows, and the state are there.
 """
 
 from __future__ import annotations
