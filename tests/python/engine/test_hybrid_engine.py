@@ -1,5 +1,5 @@
-"""Hybrids through the whole engine: tight pools, chunks, batches, and hits with windows and states, beside a
-naive whole-sequence computation."""
+"""Hybrids through the whole engine without a cache: tight pools, chunks, batches, aborts, beside a naive
+whole-sequence computation."""
 
 from __future__ import annotations
 
@@ -9,30 +9,11 @@ from typing import Any
 import naive
 import pytest
 import torch
-from remembering import Page, Remembering
-from test_hybrid_model import ROUNDING, SEEN, hybrid, off, some_tokens
+from hybrids import assert_naive, hybrid, pools_for, some_tokens
 
-from hicache.engines.reference import Engine, KVPool, Model, Pools, Request, RequestTooLarge, Result
-from hicache.engines.reference.parts import STATES
-from hicache.engines.reference.uncached import Uncached
-
-
-def pools_for(model: Model, slots: int, page_size: int, window_slots: int, state_slots: int) -> Pools:
-    return Pools.create(
-        model.config,
-        slots=slots,
-        page_size=page_size,
-        window_slots=window_slots * ("W" in model.config.kinds),
-        state_slots=state_slots * ("S" in model.config.kinds),
-        dtype=model.dtype,
-    )
-
-
-def assert_naive(model: Model, request: Request, result: Result) -> None:
-    tokens, logits = naive.greedy(model, list(request.tokens), request.max_new_tokens)
-    assert result.tokens == tokens
-    assert result.logits is not None
-    assert off(result.logits, logits) < ROUNDING
+from hicache.engines.reference import Engine, KVPool, Request, RequestTooLarge
+from hicache.engines.reference.parts import STATES, Needs, Parts
+from hicache.engines.reference.uncached import Uncached, UncachedDone, UncachedHit
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -99,6 +80,26 @@ def test_abort_in_any_state_returns_windows_and_states(steps: int) -> None:
     assert_all_free(engine)
 
 
+@pytest.mark.parametrize("times", [1, 2, 3])
+def test_no_room_for_full_attention_leaves_no_state_behind(times: int) -> None:
+    """The slots of states were taken first; the request tries again, twice in a step."""
+
+    class Full(Uncached):
+        left = times
+
+        def allocate(self, pages: int) -> torch.Tensor | None:
+            self.left -= 1
+            return None if self.left >= 0 else super().allocate(pages)
+
+    model = hybrid("SF")
+    pools = pools_for(model, 40, 4, 0, 4)
+    engine = Engine(model, pools, Full(40, 4, state_slots=4))
+    request = Request(some_tokens(18).tolist(), 3, keep_logits=True)
+    (result,) = engine.generate([request])
+    assert_naive(model, request, result)
+    assert_all_free(engine)
+
+
 def test_what_can_never_run_is_refused() -> None:
     model = hybrid("SWF", window=9)
     with pytest.raises(ValueError, match="need a window pool"):
@@ -116,163 +117,35 @@ def test_what_can_never_run_is_refused() -> None:
         Engine(model, pools, Plain())  # type: ignore[arg-type]
 
 
-class Restoring:
-    """An engine on the remembering cache, and one prompt served by it: 30 tokens, 4 answered, pages of 4."""
+def test_a_checkpoint_is_given_only_at_its_own_boundary() -> None:
+    """The slot for the next checkpoint holds nothing yet when an insert that was declined is tried again."""
 
-    def __init__(self, kinds: str, window: int = 9) -> None:
-        self.model = hybrid(kinds, **({"window": window} if "W" in kinds else {}))
-        self.pools = pools_for(self.model, 60, 4, 60, 40)
-        self.cache = Remembering(self.pools, -(-window // 4) if "W" in kinds else None)
-        self.engine = Engine(self.model, self.pools, self.cache, chunk_tokens=4)
-        self.prompt = some_tokens(30).tolist()
-        self.ask(self.prompt)
-        self.pages = self.cache.path(torch.tensor(self.prompt))
+    class Recording(Uncached):
+        given: tuple[str, ...] = ()
 
-    def ask(self, prompt: list[int], new: int = 4) -> tuple[Request, Result]:
-        request = Request(prompt, new, keep_logits=True)
-        (result,) = self.engine.generate([request])
-        self.cache.check()
-        return request, result
+        def insert_parts(self, hit: Any, tokens: Any, slots: torch.Tensor, parts: Any) -> UncachedDone:
+            self.given = tuple(parts)
+            return UncachedDone(slots, parts=dict(parts))
 
-    def again(self, more: int = 5) -> tuple[Request, Result]:
-        """The prompt's first 29 tokens and some others: hits up to 28 tokens, seven pages."""
-        return self.ask(self.prompt[:29] + some_tokens(more, 9).tolist())
-
-
-@pytest.mark.parametrize("kinds", ["WF", "SF", "SWF", "WS"])
-def test_hits_go_on_as_if_computed(kinds: str) -> None:
-    stack = Restoring(kinds)
-    before = kept(stack)
-    request, result = stack.again()
-    assert result.device_tokens == 28
-    assert_naive(stack.model, request, result)
-    assert all(torch.equal(a, b) for a, b in zip(before, kept(stack), strict=True)), "shared, so read only"
-    two = [
-        Request(request.tokens, 6, keep_logits=True),
-        Request([*stack.prompt, 7, 8, 9], 6, keep_logits=True),
-    ]
-    for asked, answered in zip(two, stack.engine.generate(two), strict=True):
-        assert answered.device_tokens >= 28
-        assert_naive(stack.model, asked, answered)
-    stack.cache.check()
-
-
-def kept(stack: Restoring) -> list[torch.Tensor]:
-    """Copies of everything that the cache remembers of the prompt."""
-    copies = []
-    for page in stack.pages:
-        if stack.pools.window is not None and page.window >= 0:
-            rows = slice(page.window * 4, page.window * 4 + 4)
-            copies += [tensor[rows].clone() for tensor in (*stack.pools.window.k, *stack.pools.window.v)]
-        if stack.pools.state is not None and page.state >= 0:
-            copies += [t[page.state].clone() for t in (*stack.pools.state.memory, *stack.pools.state.last)]
-    return copies
-
-
-@pytest.mark.parametrize("kinds", ["WF", "SF", "SWF"])
-def test_windows_and_states_evicted_one_by_one(kinds: str) -> None:
-    """Whatever is a hole, the answer is the naive one; the insert that computes it again mends the hole."""
-    for part in ("window", "state"):
-        if part[0].upper() not in kinds:
-            continue
-        for number in range(7):
-            stack = Restoring(kinds)
-            stack.cache.evict(part, stack.pages[number])
-            request, result = stack.again()
-            assert result.device_tokens == expected(stack, part, number)
-            assert_naive(stack.model, request, result)
-            if result.device_tokens < 28 and number * 4 >= result.device_tokens:
-                assert getattr(stack.pages[number], part) >= 0, "mended"
-
-
-def expected(stack: Restoring, part: str, number: int) -> int:
-    """Tokens of the longest usable prefix of seven pages without one of page `number`'s parts."""
-    if part == "state":
-        return 24 if number == 6 else 28
-    return 28 if number < 7 - 3 else 4 * number
-
-
-@pytest.mark.parametrize("kinds", ["WF", "SWF"])
-@pytest.mark.parametrize("plant", ["window", "state", "state token"])
-def test_a_hit_with_a_part_one_page_off_is_noticed(kinds: str, plant: str) -> None:
-    """What the tests above rest on: the parts of a hit exchanged for their neighbours' change the logits."""
-    stack = Restoring(kinds.replace("W", "S") if plant != "window" else kinds)
-    pages = stack.pages
-    if plant == "window":
-        shift(pages, "window")
-    elif plant == "state":
-        shift(pages, "state")
-    else:
-        ahead = Restoring(stack.model.config.kinds)
-        ahead.ask([*ahead.prompt[1:], 3])
-        move_state(stack, ahead)
-    request, result = stack.again()
-    assert result.device_tokens == 28
-    assert result.logits is not None
-    assert off(result.logits[0], naive.greedy(stack.model, list(request.tokens), 1)[1][0]) > SEEN
-
-
-def shift(pages: list[Page], part: str) -> None:
-    slots = [getattr(page, part) for page in pages]
-    for page, slot in zip(pages, slots[-1:] + slots[:-1], strict=True):
-        setattr(page, part, slot)
-
-
-def move_state(stack: Restoring, ahead: Restoring) -> None:
-    """The checkpoint at 28 becomes that of the tokens 1 .. 29: a token later, and without the first."""
-    theirs = ahead.cache.path(torch.tensor(ahead.prompt[1:]))[6].state
-    assert stack.pools.state is not None
-    assert ahead.pools.state is not None
-    for mine, other in zip(stack.pools.state.memory, ahead.pools.state.memory, strict=True):
-        mine[stack.pages[6].state] = other[theirs]
-    for mine, other in zip(stack.pools.state.last, ahead.pools.state.last, strict=True):
-        mine[stack.pages[6].state] = other[theirs]
-
-
-def test_a_hit_with_a_hole_in_its_window_is_an_error() -> None:
-    stack = Restoring("WF")
-    stack.cache.evict("window", stack.pages[5])
-    stack.cache.usable = lambda pages: True  # type: ignore[method-assign]
-    with pytest.raises(RuntimeError, match="holes in the window"):
-        stack.again()
-
-
-def test_a_state_pool_without_room_makes_no_checkpoint() -> None:
-    """No room for a spare slot is no error: later requests find fewer checkpoints."""
-    model = hybrid("SF")
-    pools = pools_for(model, 60, 4, 0, 3)
-    cache = Remembering(pools, None)
-    engine = Engine(model, pools, cache, chunk_tokens=4)
-    request = Request(some_tokens(30).tolist(), 4, keep_logits=True)
-    (result,) = engine.generate([request])
-    assert_naive(model, request, result)
-    cache.check()
-    states = [page.state >= 0 for page in cache.path(torch.tensor(request.tokens))]
-    assert states == [True, True] + [False] * 5
-
-
-def concurrent(stack: Restoring, seed: int) -> list[Request]:
-    draw: Any = random.Random(seed)
-    return [
-        Request(
-            stack.prompt[: draw.randint(0, 30)]
-            + some_tokens(draw.randint(1, 20), draw.randint(0, 2)).tolist(),
-            draw.randint(1, 9),
-            keep_logits=True,
-        )
-        for _ in range(5)
-    ]
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_concurrent_requests_share_windows_and_states(seed: int) -> None:
-    stack = Restoring("SWF")
-    stack.pools = pools_for(stack.model, 300, 4, 300, 200)
-    stack.cache = Remembering(stack.pools, 3)
-    stack.engine = Engine(stack.model, stack.pools, stack.cache, chunk_tokens=11, max_running=3)
-    for round_ in range(2):
-        requests = concurrent(stack, seed)
-        for request, result in zip(requests, stack.engine.generate(requests), strict=True):
-            assert_naive(stack.model, request, result)
-            assert round_ == 0 or result.device_tokens > 0 or result.prompt_tokens < 5
-        stack.cache.check()
+    pools = pools_for(hybrid("SF"), 10, 4, 0, 2)
+    cache = Recording(10, 4, state_slots=2)
+    parts = Parts(cache, Needs(pools, 0, 8), 20)
+    assert parts.take(UncachedHit(cache))
+    use = parts.state_use(0, 6)
+    assert use is not None
+    assert use.checkpoint is not None
+    assert use.checkpoint[0] == 4
+    parts.computed()
+    parts.insert(None, None, torch.arange(1), 0)  # type: ignore[arg-type]
+    assert cache.given == ("state",), "adopted: the slot is the cache's now"
+    assert parts.reach(9), "no room for a spare, and nothing else is needed"
+    use = parts.state_use(6, 9)
+    assert use is not None
+    assert use.checkpoint is None
+    parts.computed()  # the insert of page 1 is declined
+    cache.free_part("state", torch.tensor([0 if use.own else 1]))
+    assert parts.reach(10)
+    parts.state_use(9, 10)
+    parts.computed()
+    parts.insert(None, None, torch.arange(1), 1)  # type: ignore[arg-type]
+    assert cache.given == ()

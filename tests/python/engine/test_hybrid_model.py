@@ -6,30 +6,13 @@ Each plant (a window or a state one page or token off, a page missing, a shared 
 from __future__ import annotations
 
 import random
-from typing import Any
 
 import naive
 import pytest
 import torch
+from hybrids import ROUNDING, SEEN, hybrid, off, some_tokens
 
-from hicache.engines.reference import Model, ModelConfig, Pools, Span, StateUse, random_weights
-
-ROUNDING = 1e-10  # float64, logits of order 10
-SEEN = 1e-6  # a plant moves logits by at least this much, ten thousand times the rounding
-
-
-def hybrid(kinds: str, **changes: Any) -> Model:
-    shape = ModelConfig.tiny().as_dict() | {"layers": len(kinds), "kinds": kinds}
-    if "W" in kinds:
-        shape |= {"window": 6, "window_rope_base": 1000.0}
-    if "S" in kinds:
-        shape |= {"state_heads": 3, "state_key": 5, "state_value": 7}
-    config = ModelConfig(**(shape | changes))  # type: ignore[arg-type]
-    return Model(config, random_weights(config, seed=3, dtype=torch.float64))
-
-
-def some_tokens(count: int, seed: int = 1) -> torch.Tensor:
-    return torch.randint(0, 256, (count,), generator=torch.Generator().manual_seed(seed))
+from hicache.engines.reference import Model, ModelConfig, Pools, Span, StateUse
 
 
 class Runner:
@@ -67,10 +50,6 @@ class Runner:
         out = self.model.logits(self.model.hidden([self.span(start, end, checkpoint)], self.pools))
         self.source = 5
         return out
-
-
-def off(a: torch.Tensor, b: torch.Tensor) -> float:
-    return float((a - b).abs().max())
 
 
 @pytest.mark.parametrize("seed", range(24))
