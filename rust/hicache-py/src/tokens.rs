@@ -9,6 +9,7 @@ use hicache_core::page::Tokens;
 use numpy::{PyArray1, PyArrayMethods as _, PyUntypedArrayMethods as _};
 use pyo3::buffer::PyUntypedBuffer;
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyByteArray, PyMemoryView};
 
 /// A buffer that stays exported, hence unmoved, while it is held; or an array, which isn't moved while a call
@@ -24,11 +25,13 @@ pub enum TokenBuffer<'py> {
 impl<'py> TokenBuffer<'py> {
     pub fn get(value: &Bound<'py, PyAny>, argument: &'static str) -> PyResult<Self> {
         // Without the buffer protocol, which costs an array as much as the rest of a short call.
-        if let Ok(array) = value.cast::<PyArray1<i32>>() {
-            return readable(array, argument).map(|array| Self::ArrayI32(array.clone()));
-        }
-        if let Ok(array) = value.cast::<PyArray1<i64>>() {
-            return readable(array, argument).map(|array| Self::ArrayI64(array.clone()));
+        if is_array(value) {
+            if let Ok(array) = value.cast::<PyArray1<i32>>() {
+                return readable(array, argument).map(|array| Self::ArrayI32(array.clone()));
+            }
+            if let Ok(array) = value.cast::<PyArray1<i64>>() {
+                return readable(array, argument).map(|array| Self::ArrayI64(array.clone()));
+            }
         }
         if let Some(buffer) = buffer(value).filter(is_integers) {
             return match check(&buffer) {
@@ -62,6 +65,17 @@ impl<'py> TokenBuffer<'py> {
             Self::Empty => Tokens::EMPTY,
         }
     }
+}
+
+/// Whether a value is exactly NumPy's array. Who has one has loaded NumPy: it is never loaded to find out.
+fn is_array(value: &Bound<'_, PyAny>) -> bool {
+    static ARRAY: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let py = value.py();
+    let array = ARRAY.get_or_try_init(py, || -> PyResult<Py<PyAny>> {
+        let loaded = py.import("sys")?.getattr("modules")?.get_item("numpy")?;
+        Ok(loaded.getattr("ndarray")?.unbind())
+    });
+    array.is_ok_and(|array| value.get_type().is(array))
 }
 
 fn refuse<T>(py: Python<'_>, argument: &'static str, reason: String) -> PyResult<T> {
