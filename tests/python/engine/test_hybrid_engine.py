@@ -80,6 +80,16 @@ def test_abort_in_any_state_returns_windows_and_states(steps: int) -> None:
     assert_all_free(engine)
 
 
+def test_requests_that_could_wait_for_each_others_windows_run_one_by_one() -> None:
+    """Each needs three window slots at times and always holds two: with four, two at once would never end."""
+    model = hybrid("WF", window=9)
+    engine = Engine(model, pools_for(model, 40, 4, 4, 0), chunk_tokens=1, stall_timeout=2.0)
+    requests = [Request([token], 20, keep_logits=True) for token in (3, 4)]
+    for request, result in zip(requests, engine.generate(requests), strict=True):
+        assert_naive(model, request, result)
+    assert_all_free(engine)
+
+
 @pytest.mark.parametrize("times", [1, 2, 3])
 def test_no_room_for_full_attention_leaves_no_state_behind(times: int) -> None:
     """The slots of states were taken first; the request tries again, twice in a step."""
