@@ -36,8 +36,8 @@ pub struct Wanted {
 /// Evicts page by page until `wanted` fits. What left is given back to the buffer already; slots of components
 /// that are not in it are the caller's to take from the answer.
 ///
-/// Order: slots of the component, then of FULL, where slots are what is short (no eviction of the other kind helps);
-/// then FULL pages, which take their states with them; then what is left of the component.
+/// Order: the component's own where its slots are what is short, since no page pays for these; then FULL pages,
+/// which take what is theirs of the component with them; then what is left of the component.
 ///
 /// # Errors
 /// When the tree has no such component, or names slots that the buffer has not in use.
@@ -58,8 +58,7 @@ pub fn make_room(
     if !walk.is_possible() {
         return Ok((Room::Impossible, walk.evicted));
     }
-    walk.run(Victim::Part, |walk| walk.short_of_slots(End::Up))?;
-    walk.run(Victim::Page, |walk| walk.short_of_slots(End::Down))?;
+    walk.run(Victim::Part, Walk::short_of_parts)?;
     walk.run(Victim::Page, |walk| !walk.fits())?;
     walk.run(Victim::Part, |walk| !walk.fits())?;
     let room = if walk.fits() { Room::Made } else { Room::Short };
@@ -87,14 +86,18 @@ impl Walk<'_> {
         self.buffer.fits(self.need)
     }
 
-    fn short_of_slots(&self, end: End) -> bool {
-        self.buffer.short_of_slots(end, self.need[end as usize]) > 0
+    fn short_of_parts(&self) -> bool {
+        self.buffer.short_of_slots(End::Up, self.need[End::Up as usize]) > 0
     }
 
-    /// Whether it would fit with everything evicted that can be.
+    /// Whether it would fit with everything evicted that can be. Usually pages are enough, and these are known
+    /// without going through all nodes.
     fn is_possible(&self) -> bool {
-        let parts = self.tree.evictable_component(self.component, Tier::Device);
-        self.buffer.would_fit(self.need, [parts, self.tree.evictable(Tier::Device)])
+        let pages = self.tree.evictable(Tier::Device);
+        self.buffer.would_fit(self.need, [0, pages]) || {
+            let parts = self.tree.evictable_component(self.component, Tier::Device);
+            self.buffer.would_fit(self.need, [parts, pages])
+        }
     }
 
     /// One victim after the other while it is needed; what goes along with one may end the walk.

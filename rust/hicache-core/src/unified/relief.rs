@@ -64,22 +64,22 @@ impl Unified {
         let (side, other) = (&self.sides[end as usize], end.other());
         let wanted = side.span as usize + pages.saturating_sub(side.holes.len());
         let target = self.geometry.most(other, wanted as u64);
-        let possible = self.gates.still == 0 && target >= u64::from(self.sides[other as usize].packed(false));
+        let possible = target >= u64::from(self.sides[other as usize].packed(false));
         let moves = if possible { self.pack(other, target, usize::MAX) } else { None };
         moves.map_or_else(|| Relief::Wait(self.gates.short()), Relief::Moves)
     }
 
     /// Packs one end as far as `most` moves can, when nobody waits; `None` if there is nothing to gain now.
     pub fn compact(&mut self, end: End, most: usize) -> Option<Moves> {
-        if self.gates.still > 0 {
-            return None;
-        }
         self.pack(end, self.sides[end as usize].packed(false).into(), most)
     }
 
     /// Moves the pages at distances from `target` on, furthest first, `most` at most, to holes before them.
     /// The caller knows that no gate touches any of them, and that there are so many holes.
     fn pack(&mut self, end: End, target: u64, most: usize) -> Option<Moves> {
+        if self.gates.still > 0 {
+            return None;
+        }
         let side = &self.sides[end as usize];
         let beyond = (0..side.span).rev().take_while(|&distance| u64::from(distance) >= target);
         let live = |distance: &u32| matches!(side.states[*distance as usize], State::Live(_));
