@@ -206,7 +206,8 @@ fn a_storm_of_requests() {
             let (parts, pages) = (random.below(8), random.below(24));
             if tenants.room(pages, parts).0 == Room::Made {
                 tenants.settle();
-                (tenants.take(End::Up, parts), tenants.take(End::Down, pages));
+                tenants.take(End::Up, parts);
+                tenants.take(End::Down, pages);
                 continue;
             }
             let all = tenants.tree.evict_component(0, Tier::Device, usize::MAX);

@@ -5,7 +5,7 @@ use super::Seeded;
 use super::frames::{Frames, Is, Kind};
 use hicache_core::ids::Slot;
 use hicache_core::unified::{End, Frame, Gate, GateId, Geometry, Moves, Relief, Unified};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 /// What an open gate may look at, and what it saw there.
@@ -121,7 +121,10 @@ impl Buffer {
         let mut to = Vec::new();
         for one in &moves.list {
             let at = self.naive.distance(end, one.slot);
-            assert!(self.naive.named.get(&(end, at)).is_none_or(|g| g.is_empty()), "a gate has its address");
+            assert!(
+                self.naive.named.get(&(end, at)).is_none_or(BTreeSet::is_empty),
+                "a gate has its address"
+            );
             let side = &self.naive.sides[end as usize];
             let hole =
                 (0..at).find(|&hole| self.naive.frame(end, hole) == one.to).expect("further from the gap");
@@ -137,13 +140,13 @@ impl Buffer {
 
     /// Climbs the ladder; returns whether there is room now, and how many pages moved.
     pub fn relieve(&mut self, end: End, pages: usize) -> (bool, usize) {
-        let mut moved = 0;
+        let mut count = 0;
         for _ in 0..10_000 {
             match self.unified.relieve(end, pages) {
-                Relief::Ready => return (true, moved),
-                Relief::Short => return (false, moved),
+                Relief::Ready => return (true, count),
+                Relief::Short => return (false, count),
                 Relief::Moves(moves) => {
-                    moved += moves.list.len();
+                    count += moves.list.len();
                     let id = self.accept(moves);
                     self.close(id);
                 }

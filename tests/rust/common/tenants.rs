@@ -128,9 +128,9 @@ impl Tenants {
 
     /// Computes all of a prompt and inserts it, with the component's state of its last `parts` pages.
     pub fn serve(&mut self, tokens: &[i32], parts: usize) -> Result<(Place, Evicted), Room> {
-        let (room, evicted) = self.room(tokens.len(), parts);
-        if room != Room::Made {
-            return Err(room);
+        let (answer, evicted) = self.room(tokens.len(), parts);
+        if answer != Room::Made {
+            return Err(answer);
         }
         let pages = self.take(End::Down, tokens.len());
         let states = self.take(End::Up, parts);

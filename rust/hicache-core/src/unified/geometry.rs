@@ -23,6 +23,7 @@ impl End {
     pub const BOTH: [Self; 2] = [Self::Up, Self::Down];
 
     /// The end on the other side of the gap.
+    #[must_use]
     pub const fn other(self) -> Self {
         match self {
             Self::Up => Self::Down,
@@ -123,8 +124,9 @@ impl Geometry {
             return argument("bytes", why);
         }
         if !self.ordered(least.map(u64::from)) {
-            let need =
-                self.sink + least[0] as u64 * self.page_bytes[0] + least[1] as u64 * self.page_bytes[1];
+            let need = self.sink
+                + u64::from(least[0]) * self.page_bytes[0]
+                + u64::from(least[1]) * self.page_bytes[1];
             return argument(
                 "bytes",
                 format!("{} are less than the {need} that one request needs", self.bytes),
