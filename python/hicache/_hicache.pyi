@@ -2,12 +2,30 @@
 
 from typing import Any, final
 
-__all__ = ["Cache", "Load", "Place", "Reader", "Replay", "__version__"]
+__all__ = [
+    "Cache",
+    "Layout",
+    "Load",
+    "Place",
+    "Reader",
+    "Replay",
+    "__version__",
+    "cuda_status",
+    "memory_available",
+]
 
 __version__: str
 
-#: Name, planes as (layer, role, bytes per token), and their memory as (address, bytes).
-_Pool = tuple[str, list[tuple[int, int, int]], list[tuple[int, int]]]
+def cuda_status() -> str:
+    """Of GPU copies: "ok", "no driver", "no device", CUDA's error, or "not built" (no feature `cuda`)."""
+
+#: Name; planes as (layer, role, bytes of a row); (heads, head groups); whether rows are pages; whose slots;
+#: needs: 0 all pages, 1 the last one, else 1 + a window's tokens.
+_Pool = tuple[str, list[tuple[int, int, int]], tuple[int, int], bool, str, int]
+#: (address, bytes) of each plane of each pool.
+_Memory = list[list[tuple[int, int]]]
+#: Slots, layout, shared, threads that touch it beforehand, NUMA node.
+_Host = tuple[int, str, bool, int, int | None]
 #: Backups, loads, stores, prefetches, strays.
 _Counts = tuple[int, int, int, int, int]
 
@@ -19,11 +37,30 @@ class Place:
     def depth(self) -> int:
         """In pages."""
 
+def memory_available() -> int | None:
+    """Bytes that this process may still take."""
+
+@final
+class Layout:
+    """Where a pool's bytes are in host memory. Offsets and sizes in bytes."""
+
+    def __new__(cls, layout: str, pool: _Pool, page_size: int, slots: int) -> Layout: ...
+    @property
+    def bytes(self) -> int: ...
+    @property
+    def page_bytes(self) -> int: ...
+    def address(self, layer: int, role: int, slot: int, row: int, head: int) -> int: ...
+    def runs(self, slot: int) -> list[tuple[int, int]]: ...
+    def window(self, slot: int, group: int, start: int, end: int) -> tuple[int, int]: ...
+    def pieces(self, most: int) -> list[tuple[int, int]]: ...
+
 @final
 class Load:
     """How far one load is."""
 
     def wait(self, layers: int, timeout: float) -> None: ...
+    def order(self, layer: int, stream: int) -> None:
+        """Lets a stream of the GPU (`cudaStream_t`) wait for a layer."""
     @property
     def finished(self) -> bool: ...
 
@@ -37,12 +74,14 @@ class Cache:
         page_size: int,
         bigrams: bool,
         pools: list[_Pool],
-        keep: object,
+        memory: _Memory | None,
+        keep: object | None,
         device_slots: int,
         engine_owns_slots: bool,
-        host_slots: int,
         eviction: str,
-        layout: str,
+        host: _Host,
+        copies: tuple[int | None, str],
+        gpu: int | None,
         storage: str | None,
         identity: list[tuple[str, str]],
         io_threads: int,
@@ -51,6 +90,13 @@ class Cache:
         store_deadline: float,
         prefetch_threshold: int,
     ) -> Cache: ...
+    def attach(self, memory: _Memory, keep: object, device_slots: int, gpu: int | None) -> None: ...
+    def detach(self) -> int:
+        """Pages that had no host copy."""
+    @property
+    def attached(self) -> bool: ...
+    def host_memory(self) -> list[tuple[int, int, int | None]]:
+        """Address, bytes, descriptor."""
     def match_prefix(
         self,
         tokens: Any,
@@ -66,6 +112,7 @@ class Cache:
     def hit_slots(self, hit: int) -> bytearray: ...
     def prefetch(self, hit: int) -> bool: ...
     def load(self, hits: list[int], given: Any) -> tuple[Load, bytearray]: ...
+    def follow(self, stream: int) -> None: ...
     def allocate(self, pages: int) -> bytearray | None: ...
     def insert(self, hit: int, tokens: Any, given: Any) -> tuple[int, bytearray, bytearray]: ...
     def free(self, given: Any) -> None: ...

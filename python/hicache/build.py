@@ -13,7 +13,8 @@ from hicache import _hicache
 from hicache.config import Host, expect, policy, store_url, whole_number
 from hicache.errors import ArgumentError
 from hicache.identity import ModelIdentity
-from hicache.pools import Pool, device_slots
+from hicache.pools import Pool, device_slots, gpu
+from hicache.pools import memory as pool_memory
 
 #: Tokens of a page: far more than any engine takes, and products with it stay far below 64 bits.
 MOST_PAGE_SIZE = 2**20
@@ -39,18 +40,21 @@ def core(
     slots = device_slots(pools, page_size)
     if url is not None and identity is None:
         raise ArgumentError("identity: storage needs one, so that no other model's pages are served")
-    page_bytes = sum(pool.token_bytes for pool in pools) * page_size
+    page_bytes = sum(pool.page_bytes(page_size) for pool in pools)
+    memory = pool_memory(pools)
     fields = [] if identity is None else identity.fields()
     return _hicache.Cache(
         page_size=page_size,
         bigrams=policies["keys"] == "bigrams",
-        pools=[(pool.name, pool.declaration(), pool.memory()) for pool in pools],
-        keep=list(pools),
+        pools=[pool.declaration(host.groups() if host else 1) for pool in pools],
+        memory=memory,
+        keep=None if memory is None else list(pools),
         device_slots=slots,
         engine_owns_slots=policies["slots"] == "engine",
-        host_slots=host.slots(page_size, page_bytes, slots) if host else 0,
         eviction=policies["eviction"],
-        layout=host.layout if host else "page_unified",
+        host=host.memory(page_size, page_bytes, slots) if host else (0, "page_unified", False, 0, None),
+        copies=host.copies() if host else (None, "auto"),
+        gpu=gpu(pools),
         storage=url,
         identity=[*fields, ("keys", policies["keys"])]
         + [(f"pool {pool.name}", pool.description()) for pool in pools],

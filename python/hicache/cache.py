@@ -9,7 +9,6 @@ error here: it is a miss and a counter.
 from __future__ import annotations
 
 import inspect
-import math
 import os
 import time
 from collections.abc import Mapping, Sequence
@@ -18,22 +17,25 @@ from typing import Any
 import torch
 
 from hicache import build, tensors
-from hicache.config import Host, Namespace, expect, number, seconds, settings, whole_number
+from hicache.attach import Attaching
+from hicache.config import Host, Namespace, expect, moment, number, seconds, settings, whole_number
 from hicache.errors import ArgumentError, HitError
 from hicache.hit import Hit, Inserted, Load
 from hicache.identity import ModelIdentity
-from hicache.pools import Pool
+from hicache.pools import Pool, gpu
 from hicache.reader import Reader
+from hicache.stream import Stream
 from hicache.tensors import Integers, Slots
 
 __all__ = ["HiCache"]
 
 
-class HiCache:
+class HiCache(Attaching):
     """A hierarchical KV cache over an engine's pools.
 
-    `pools`: the engine's tensors (`hicache.pools`), which must not be moved or freed before `close`. All use
-    the same slots, which belong to the first one: where slots are passed, an array or {its name: array}.
+    `pools`: the engine's tensors (`hicache.pools`), which must not be moved or freed before `close` or
+    `detach`, or declarations without tensors: those are attached later. All use the same slots, which belong
+    to the first one: where slots are passed, an array or {its name: array}.
     `page_size`: tokens per page. `host`: the host tier, or None. `storage`: a store by URL
     ("file:///directory") or a directory's path, or None; needs `host` and `identity`. `keys`: "tokens", or
     "bigrams" where draft state depends on the next token too: a page is `page_size` pairs of neighbours, so
@@ -85,6 +87,8 @@ class HiCache:
         )
         self.page_size = int(page_size)
         self._pool = pools[0].name
+        self._stream = Stream(gpu(pools))
+        self._pools = [pool.declared() for pool in pools]
         self._forgotten: list[int] = []
         self._closed = False
         #: The engine's clock, as the difference to the monotonic one.
@@ -146,8 +150,10 @@ class HiCache:
 
         `slots`: device slots for it, from an engine that owns them; the rest is in `Load.unused`."""
         given = None if slots is None else self._slots(slots)
-        load, unused = self._core.load([self._number(hit) for hit in hits], given)
-        return Load(load, tensors.slots(unused), self._load_deadline)
+        numbers = self._numbers(hits)
+        self._stream.follow(self._core)
+        load, unused = self._core.load(numbers, given)
+        return Load(load, tensors.slots(unused), self._load_deadline, self._stream)
 
     def allocate(self, pages: int) -> torch.Tensor | None:
         """Fresh device slots, int32 (pages,); evicts what it must. None, and nothing evicted: there is no
@@ -157,10 +163,11 @@ class HiCache:
 
     def insert(self, hit: Hit, tokens: Integers, slots: Slots) -> Inserted:
         """Adds the whole pages of the tokens that follow `hit.length`, with the device slots their KV is in;
-        backs them up; moves the hit along. Call it after each chunk of prefill and at the end.
+        backs them up; moves the hit along. Call it after each part of a prefill and at the end.
 
         `slots`: one per whole page (one for a trailing partial page may follow; it stays yours)."""
         buffers = tensors.integers("tokens", tokens), self._slots(slots)
+        self._stream.follow(self._core)
         depth, own, duplicates = self._core.insert(self._number(hit), *buffers)
         return Inserted(depth * self.page_size, tensors.slots(own), tensors.slots(duplicates))
 
@@ -171,6 +178,7 @@ class HiCache:
     def backup(self, hit: Hit) -> int:
         """Device → host for those pages of a loaded hit that had found no room there. `insert` does it by
         itself. Returns the pages started."""
+        self._stream.follow(self._core)
         return self._core.backup(self._number(hit))
 
     def evict(self, pages: int, tier: str = "device") -> torch.Tensor:
@@ -206,12 +214,13 @@ class HiCache:
         return self._core.in_flight() == 0
 
     def stats(self) -> dict[str, int]:
-        """Counters and levels by name; counters never go down."""
+        """Counters and gauges by name; counters never go down."""
         return self._core.stats()
 
     def reader(self) -> Reader:
         """A view for other threads: how much would hit, and statistics. The first one costs a walk through
-        the index, from then on every change a few nanoseconds a page."""
+        the index. From then on every page that comes, moves or leaves is written to the readers' table too,
+        of which a verb now and then makes a 256th part anew."""
         return Reader(self._core.reader())
 
     def digest(self) -> int:
@@ -240,13 +249,17 @@ class HiCache:
         """Seconds on the engine's clock, which goes on by itself between the times that it tells."""
         monotonic = time.monotonic()
         if at is not None:
-            if isinstance(at, bool) or not isinstance(at, (int, float)) or not math.isfinite(at):
-                raise ArgumentError(f"at: need a time in seconds, got {at!r}")
-            self._skew = at - monotonic
+            self._skew = moment("at", at) - monotonic
         return monotonic + self._skew
 
     def _slots(self, slots: Slots) -> Any:
         return tensors.integers("slots", tensors.of_pool("slots", self._pool, slots))
+
+    def _numbers(self, hits: Sequence[Hit]) -> list[int]:
+        try:
+            return [self._number(hit) for hit in hits]
+        except TypeError:
+            raise ArgumentError(f"hits: need a sequence of hits, got {hits!r}") from None
 
     def _number(self, hit: Hit) -> int:
         if not isinstance(hit, Hit):

@@ -18,11 +18,15 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
+from hicache import _hicache
 from hicache.errors import ArgumentError
 
 _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 _UNITS |= {"KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
-LAYOUTS = ("layer_first", "page_unified")
+#: The largest time, in seconds: 3,000 years. Milliseconds since 1970 are more.
+_LATEST = 1e11
+LAYOUTS = ("layer_first", "page_first", "page_first_direct", "page_head", "page_unified")
+ARRIVALS = ("auto", "layers", "together")
 #: The values there are for each policy setting.
 POLICIES = {
     "write": ("write_through",),
@@ -55,25 +59,40 @@ class Namespace:
 
 @dataclass(frozen=True)
 class Host:
-    """The host tier. Exactly one of: `size` in bytes (a number, or text such as "64GiB"), `tokens`, or
-    `ratio` of the device pool's tokens (default 2.0).
+    """The host tier. At most one of: `size` in bytes (a number, text such as "64GiB", or "auto": four fifths
+    of what memory there is, at most `ratio` 2), `tokens`, or `ratio` of the device pool's tokens (default
+    2.0).
 
-    `layout`: "page_unified" (a page is one contiguous run; the default) or "layer_first".
+    `layout`: "page_unified" (a page is one contiguous run; the default), "page_first_direct", "page_first",
+    "page_head" or "layer_first"; ARCHITECTURE.md has their axes. `head_groups`: parts that "page_unified"
+    keeps a page's KV heads in, so that a rank of another tensor-parallel size finds its heads in one run.
+    `shared`: memory that other processes can map by the descriptors in `HiCache.host_memory`. `prefault`:
+    whether all of it is taken at once, by several threads, instead of when it is first used. `numa_node`: the
+    node to take it from, where there are several. `copy_threads`: threads that copy in each direction (None:
+    by the machine). `arrival` of a load's layers: "auto", "layers" (one after another) or "together": where a
+    layer's share of a host page is in pieces (page_first, page_head, head groups), one after another costs
+    half the rate, and "auto" takes them together.
     """
 
     size: int | str | None = None
     tokens: int | None = None
     ratio: float | None = None
     layout: str = "page_unified"
+    head_groups: int = 1
+    shared: bool = False
+    prefault: bool = True
+    numa_node: int | None = None
+    copy_threads: int | None = None
+    arrival: str = "auto"
 
     def slots(self, page_size: int, page_bytes: int, device_slots: int) -> int:
         """Pages that fit: at least one. `page_bytes`: payload of a page over all pools, in bytes."""
         given = [name for name in ("size", "tokens", "ratio") if getattr(self, name) is not None]
         if len(given) > 1:
             raise ArgumentError(f"host: give one of size, tokens and ratio, not {' and '.join(given)}")
-        if self.layout not in LAYOUTS:
-            raise ArgumentError(f"layout: unknown layout {self.layout!r}: use {' or '.join(LAYOUTS)}")
-        if self.size is not None:
+        if self.size == "auto":
+            pages = min(2 * device_slots, memory_available() * 4 // 5 // max(page_bytes, 1))
+        elif self.size is not None:
             pages = parse_size("host size", self.size) // max(page_bytes, 1)
         elif self.tokens is not None:
             pages = whole_number("host tokens", self.tokens, least=1) // page_size
@@ -85,6 +104,49 @@ class Host:
         if pages >= 2**32:
             raise ArgumentError("host: more pages than the 2^32 - 1 there can be")
         return pages
+
+    def groups(self) -> int:
+        """Parts that a page's heads are kept in; only "page_unified" has more than one."""
+        groups = whole_number("host head_groups", self.head_groups, least=1, most=2**16)
+        if groups > 1 and self.layout != "page_unified":
+            raise ArgumentError(f"host head_groups: only page_unified has several, not {self.layout}")
+        return groups
+
+    def memory(
+        self, page_size: int, page_bytes: int, device_slots: int
+    ) -> tuple[int, str, bool, int, int | None]:
+        """Slots, layout, shared, threads that touch it beforehand, node: as the binding takes them."""
+        if self.layout not in LAYOUTS:
+            raise ArgumentError(f"layout: unknown layout {self.layout!r}: use {' or '.join(LAYOUTS)}")
+        shared, prefault = flag("host shared", self.shared), flag("host prefault", self.prefault)
+        node = self.numa_node
+        node = None if node is None else whole_number("host numa_node", node, least=0, most=2**16)
+        threads = min(8, os.cpu_count() or 1) if prefault else 0
+        return self.slots(page_size, page_bytes, device_slots), self.layout, shared, threads, node
+
+    def copies(self) -> tuple[int | None, str]:
+        """Threads and arrival, as the binding takes them."""
+        threads = self.copy_threads
+        if threads is not None:
+            threads = whole_number("host copy_threads", threads, least=1, most=256)
+        if self.arrival not in ARRIVALS:
+            raise ArgumentError(f"host arrival: unknown value {self.arrival!r}: use {' or '.join(ARRIVALS)}")
+        return threads, self.arrival
+
+
+def memory_available() -> int:
+    """Bytes that this process may still take: the least of what the machine and its control groups have."""
+    available = _hicache.memory_available()
+    if available is None:
+        raise ArgumentError("host size: how much memory there is can't be read here: say a size")
+    return available
+
+
+def flag(name: str, value: Any) -> bool:
+    """`value` if it is a boolean."""
+    if not isinstance(value, bool):
+        raise ArgumentError(f"{name}: need True or False, got {value!r}")
+    return value
 
 
 def parse_size(name: str, value: int | str) -> int:
@@ -133,6 +195,23 @@ def number(name: str, value: Any) -> float:
     if not 0 < real < float("inf"):
         raise ArgumentError(f"{name}: must be a positive number, got {value!r}")
     return real
+
+
+def moment(name: str, value: Any) -> float:
+    """`value` if it is a time in seconds that a clock may show: milliseconds since 1970 are beyond that."""
+    real = _real(value)
+    if not abs(real) <= _LATEST:
+        raise ArgumentError(f"{name}: need a time in seconds, at most {_LATEST:g} from 0, got {brief(value)}")
+    return real
+
+
+def brief(value: object) -> str:
+    """`value` for a message. Python refuses to write numbers of thousands of digits."""
+    try:
+        text = repr(value)
+    except ValueError:
+        return f"a {type(value).__name__} that is too long to write"
+    return text if len(text) <= 80 else f"{text[:77]}..."
 
 
 def seconds(timeout: float) -> float:

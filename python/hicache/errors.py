@@ -24,6 +24,14 @@ class ClosedError(HiCacheError, RuntimeError):
     """The cache is closed."""
 
 
+class DeviceError(HiCacheError, RuntimeError):
+    """A GPU, or copies to and from it, can't be had or failed."""
+
+
+class DetachedError(HiCacheError, RuntimeError):
+    """There is no device memory: it was detached, or never attached."""
+
+
 class DeadlineError(HiCacheError, TimeoutError):
     """A wait outlasted its deadline."""
 

@@ -19,6 +19,7 @@ from hicache.errors import HitError
 if TYPE_CHECKING:
     from hicache import _hicache
     from hicache.cache import HiCache
+    from hicache.stream import Stream
 
 _ALL_LAYERS = 2**32 - 1
 
@@ -118,17 +119,21 @@ class Hit:
 class Load:
     """The copies that bring a batch's pages to the device, layer by layer."""
 
-    def __init__(self, core: _hicache.Load, unused: torch.Tensor, timeout: float) -> None:
-        self._core, self._timeout = core, timeout
+    def __init__(self, core: _hicache.Load, unused: torch.Tensor, timeout: float, stream: Stream) -> None:
+        self._core, self._timeout, self._stream = core, timeout, stream
         #: Slots that were given and not needed, int32.
         self.unused = unused
 
     def wait_layer(self, layer: int) -> None:
-        """Blocks until this layer of all pools is there. `DeadlineError` if it takes too long."""
-        self._core.wait(whole_number("layer", layer, least=0, most=_ALL_LAYERS - 2) + 1, self._timeout)
+        """What follows comes after this layer of all pools. On the CPU it blocks until the layer is there;
+        `DeadlineError` if that takes too long. On a GPU torch's current stream waits, and the call returns at
+        once; it is refused while a graph is captured."""
+        layer = whole_number("layer", layer, least=0, most=_ALL_LAYERS - 2)
+        if not self._stream.order(self._core, layer):
+            self._core.wait(layer + 1, self._timeout)
 
     def wait(self) -> None:
-        """Blocks until all layers are there."""
+        """Blocks until all layers are there, also on a GPU."""
         self._core.wait(_ALL_LAYERS, self._timeout)
 
     @property

@@ -39,5 +39,5 @@ class Reader:
         return WouldHit(*self._core.would_hit(tensors.integers("tokens", tokens), *fields))
 
     def stats(self) -> dict[str, int]:
-        """Counters and levels by name, as of the engine's last call that changed something."""
+        """Counters and gauges by name, as of the engine's last call that changed something."""
         return self._core.stats()

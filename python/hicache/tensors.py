@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import torch
 
+from hicache import _hicache
 from hicache.errors import ArgumentError
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ def integers(name: str, values: Integers) -> Any:
             raise ArgumentError(f"{name}: need int32 or int64, got {values.dtype}")
         if values.device.type != "cpu":
             raise ArgumentError(f"{name}: need a tensor on the CPU, got one on {values.device}")
+        _dense(name, values)
         return values.detach().numpy()
     if isinstance(values, (list, tuple)):
         try:
@@ -37,6 +39,17 @@ def integers(name: str, values: Integers) -> Any:
         except (TypeError, OverflowError) as error:
             raise ArgumentError(f"{name}: need integers that fit into 64 bits: {error}") from None
     return values
+
+
+def _dense(name: str, tensor: torch.Tensor) -> None:
+    """Refuses a tensor whose elements don't lie in memory as they are."""
+    if tensor.is_nested or tensor.layout is not torch.strided:
+        kind = "nested" if tensor.is_nested else str(tensor.layout).removeprefix("torch.")
+        raise ArgumentError(f"{name}: need a dense tensor, got a {kind} one")
+    if tensor.is_neg() or tensor.is_conj():
+        raise ArgumentError(
+            f"{name}: need a tensor as it is in memory, got a lazy view: see torch.resolve_neg"
+        )
 
 
 def of_pool(name: str, pool: str, values: Any) -> Any:
@@ -57,8 +70,9 @@ def slots(data: bytearray) -> torch.Tensor:
     return torch.frombuffer(data, dtype=torch.int32)
 
 
-def planes(name: str, tensors: Any) -> list[torch.Tensor]:
-    """One tensor per layer, from a sequence or from one tensor whose first axis is the layer."""
+def planes(name: str, tensors: Any, *, alike: bool = True) -> list[torch.Tensor]:
+    """One tensor per layer, from a sequence or from one tensor whose first axis is the layer. `alike`: all of
+    one dtype."""
     layers = list(cast("Sequence[torch.Tensor]", tensors))
     if not layers:
         raise ArgumentError(f"{name}: need at least one layer")
@@ -66,20 +80,31 @@ def planes(name: str, tensors: Any) -> list[torch.Tensor]:
         where = f"{name}[{at}]"
         if not isinstance(tensor, torch.Tensor):
             raise ArgumentError(f"{where}: need a torch tensor, got {type(tensor).__name__}")
+        _dense(where, tensor)
         if tensor.dim() < 2:
             raise ArgumentError(
                 f"{where}: need (rows, ...), one row a token, got shape {tuple(tensor.shape)}"
             )
         if not tensor.is_contiguous():
             raise ArgumentError(f"{where}: need a contiguous tensor")
-        if tensor.device.type != "cpu":
-            raise ArgumentError(
-                f"{where}: this build copies CPU memory only, got a tensor on {tensor.device}"
-            )
-        if tensor.dtype != layers[0].dtype:
+        check_device(where, tensor.device)
+        if tensor.device != layers[0].device:
+            raise ArgumentError(f"{where}: need {layers[0].device} like layer 0, got {tensor.device}")
+        if alike and tensor.dtype != layers[0].dtype:
             raise ArgumentError(f"{where}: need {layers[0].dtype} like layer 0, got {tensor.dtype}")
         if tensor.shape[0] != layers[0].shape[0]:
             raise ArgumentError(
                 f"{where}: need {layers[0].shape[0]} rows like layer 0, got {tensor.shape[0]}"
             )
     return layers
+
+
+def check_device(where: str, device: torch.device) -> None:
+    """Memory that this build can copy: the CPU's, or a GPU's where there are copies for it."""
+    if device.type == "cpu":
+        return
+    if device.type != "cuda":
+        raise ArgumentError(f"{where}: need a tensor on the CPU or a CUDA device, got one on {device}")
+    status = _hicache.cuda_status()
+    if status != "ok":
+        raise ArgumentError(f"{where}: got a tensor on {device}, but copies for GPUs are {status}")

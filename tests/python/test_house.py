@@ -21,9 +21,16 @@ NOUNS = ("tree", "host", "transfer", "storage", "unified")
 ALLOWED_EDGES = {("transfer", "host")}
 UNSAFE = (
     "rust/hicache-core/src/host/slab.rs",
-    "rust/hicache-core/src/transfer/cpu.rs",
+    "rust/hicache-core/src/host/numa.rs",
+    "rust/hicache-core/src/transfer/cpu/mod.rs",
+    "rust/hicache-core/src/transfer/cpu/walk.rs",
+    "rust/hicache-core/src/transfer/cpu/nontemporal.rs",
+    "rust/hicache-core/src/transfer/cuda/",
+    "rust/hicache-core/build.rs",  # names the CUDA compiler through the environment
     "rust/hicache-core/src/storage/workers.rs",
     "rust/hicache-core/src/assemble.rs",
+    "rust/hicache-core/src/gpu.rs",
+    "benches/copies/",  # its flat copies and its regions
     "tests/rust/",  # the tests' own devices, and an allocator that counts
     "benches/growth.rs",  # the same
     "rust/hicache-py/src/",
@@ -31,7 +38,7 @@ UNSAFE = (
 IMPURE = r"\bstd::(time|thread|fs|net|io|env)\b|\b(Instant|SystemTime|RandomState)\b|\brand::|\bunsafe\b"
 NOT_CODE = re.compile(r"""//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])'""", re.S)
 SOURCES = ("rust", "python", "tests", "benches", "cuda")
-SUFFIXES = {".rs", ".py", ".pyi", ".cu", ".cuh", ".h"}
+SUFFIXES = {".rs", ".py", ".pyi", ".cu", ".cuh", ".h", ".cpp"}
 
 
 def code(text: str) -> str:

@@ -1,7 +1,7 @@
 //! What calls cost and what the tree keeps, by the bytes that they allocate: nothing here reads a clock.
 //!
 //! Whoever lists the leaves for an eviction or copies a key to walk it allocates more in a larger tree, and is
-//! seen here.
+//! seen here. Whoever only looks is seen in `steps.rs`, and here by an eviction of each order.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that fails is loud")]
 
 #[path = "common/counting.rs"]
@@ -20,6 +20,14 @@ use hicache_core::tree::{Component, Hold, Place, Tree};
 static COUNTING: Counting = Counting;
 
 const TIERS: [Tier; 2] = Tier::ALL;
+
+/// Items of the tree that were looked at so far; none is counted in release builds.
+fn looked() -> u64 {
+    #[cfg(debug_assertions)]
+    return hicache_core::looked_at();
+    #[cfg(not(debug_assertions))]
+    0
+}
 
 fn slots(first: u32, count: u32) -> Vec<Slot> {
     (first..first + count).map(Slot).collect()
@@ -49,6 +57,7 @@ fn an_eviction_costs_the_same_in_a_tree_of_any_size() {
     for (tier, order) in TIERS.into_iter().flat_map(|tier| [None, Some(0), Some(1)].map(|o| (tier, o))) {
         let cost = |count: u32| {
             let mut tree = leaves(tier, count, &components);
+            let before = looked();
             let cost = made(|| {
                 let out = match order {
                     None => tree.evict(tier, 1),
@@ -56,11 +65,10 @@ fn an_eviction_costs_the_same_in_a_tree_of_any_size() {
                 };
                 assert_eq!((out.slots.len(), out.parts[0].len(), out.parts[1].len()), (1, 1, 1));
             });
-            (tree, cost)
+            (tree, (cost, looked() - before))
         };
         let ((_, small), (mut tree, large)) = (cost(1_000), cost(20_000));
-        assert_eq!(small, large, "{order:?} in {tier:?}");
-        // One by one: whoever walked through the tree for each would not end within an hour.
+        assert_eq!(small, large, "{order:?} in {tier:?}: bytes, and items looked at");
         for _ in 1..20_000 {
             assert_eq!(tree.evict(tier, 1).slots.len(), 1);
         }
@@ -150,6 +158,40 @@ fn pages_that_come_back_keep_no_memory() {
         cost
     };
     assert_eq!(cost(100), cost(1_000_000));
+}
+
+/// Whether there is room is asked at every step of a full device: pins are walked only if what they share decides,
+/// and then not again before one comes or goes.
+#[test]
+fn whether_there_is_room_is_mostly_known() {
+    let (mut tree, root) = tree(&[]);
+    let run = |tree: &mut Tree, tokens: std::ops::Range<u32>| {
+        let all: Vec<u32> = (0..10).chain(tokens.clone()).collect();
+        let end = tree.extend(root, Tokens::U32(&all), Tier::Device, &slots(tokens.start, 20)).place;
+        tree.pin(end, Hold::Device)
+    };
+    // Ten shared pages, then ten for each of three requests, of which 40 are held; and 25 pages that aren't.
+    let mut pins = [run(&mut tree, 100..110), run(&mut tree, 200..210), run(&mut tree, 300..310)].map(Some);
+    let free: Vec<u32> = (900..925).collect();
+    tree.extend(root, Tokens::U32(&free), Tier::Device, &slots(900, 25));
+    let ask = |tree: &mut Tree, pages: usize| {
+        let mut can = false;
+        (made(|| can = tree.can_evict(Tier::Device, pages)), can)
+    };
+    // The depths of all pins are 60 of 65 pages.
+    assert_eq!(ask(&mut tree, 5), (0, true));
+    assert_eq!(ask(&mut tree, 66), (0, false));
+    let (cost, can) = ask(&mut tree, 25);
+    assert!(cost > 0 && can, "here what they share decides");
+    assert_eq!(ask(&mut tree, 25), (0, true));
+    assert_eq!(ask(&mut tree, 26), (0, false));
+    tree.unpin(pins[0].take().unwrap());
+    // 20 to 40 are held now: 30.
+    assert_eq!(ask(&mut tree, 25), (0, true));
+    assert!(matches!(ask(&mut tree, 35), (1.., true)));
+    assert_eq!(ask(&mut tree, 36), (0, false));
+    pins.into_iter().flatten().for_each(|pin| tree.unpin(pin));
+    assert_eq!(ask(&mut tree, 65), (0, true));
 }
 
 /// Of prompts of ten thousand pages each only the first page is left, whether their paths were split there before

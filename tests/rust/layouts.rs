@@ -7,7 +7,7 @@ mod common;
 use common::side::{SHAPES, Shape, Side};
 use hicache_core::assemble::DevicePlane;
 use hicache_core::hash::{Digest, Namespace};
-use hicache_core::host::{Layout, LayoutKind};
+use hicache_core::host::{Layout, LayoutKind, SlabOptions};
 use hicache_core::identity::Fingerprint;
 use hicache_core::ids::Slot;
 use hicache_core::page::{PageSize, Tokens};
@@ -15,10 +15,11 @@ use hicache_core::pool::{Plane, PoolSpec};
 use hicache_core::storage::file::FileStore;
 use hicache_core::storage::{Outcome, Store};
 use hicache_core::transfer::Direction;
+use hicache_core::transfer::cpu::CpuOptions;
 use hicache_core::{Config, HiCache};
 use std::time::Duration;
 
-const KINDS: [LayoutKind; 2] = [LayoutKind::LayerFirst, LayoutKind::PageUnified];
+const KINDS: [LayoutKind; 5] = LayoutKind::ALL;
 
 #[test]
 fn addresses_are_those_of_the_axes() {
@@ -30,41 +31,70 @@ fn addresses_are_those_of_the_axes() {
             assert_eq!(layout.page_bytes(), shape.page_bytes());
             let mut used = vec![false; layout.bytes()];
             for slot in 0..slots as usize {
-                let mut planes = Vec::new();
+                let mut page = Vec::new();
                 for (at, plane) in spec.planes.iter().enumerate() {
                     let (layer, role) = (plane.layer as usize, plane.role as usize);
-                    let start = shape.address(kind, slots as usize, slot, layer, role);
-                    let rows = layout.plane(at);
-                    assert_eq!(rows.offset + slot * rows.stride, start, "{shape:?} {kind:?} {layer} {role}");
-                    assert_eq!(rows.bytes, shape.bytes(role));
-                    planes.extend(start..start + rows.bytes);
-                    used[start..start + rows.bytes].iter_mut().for_each(|byte| {
-                        assert!(!std::mem::replace(byte, true), "two elements share a byte");
-                    });
+                    let axes = layout.axes(at);
+                    assert_eq!(axes.page_bytes(), shape.bytes(role));
+                    for (row, head) in (0..axes.rows).flat_map(|row| (0..shape.heads).map(move |h| (row, h)))
+                    {
+                        let start = shape.address(kind, slots as usize, [layer, role, slot, row, head]);
+                        assert_eq!(axes.address(slot, row, head), start, "{shape:?} {kind:?} {plane:?}");
+                        page.extend(start..start + axes.bytes);
+                        used[start..start + axes.bytes].iter_mut().for_each(|byte| {
+                            assert!(!std::mem::replace(byte, true), "two elements share a byte");
+                        });
+                    }
                 }
-                // A page's runs are its planes in order of layer, then role: the same in every layout.
+                // A page's runs are (layer, role, row, head): the same order in every layout.
                 let runs: Vec<usize> = layout.runs(u32::try_from(slot).unwrap()).flatten().collect();
-                assert_eq!(runs, planes);
+                assert_eq!(runs, page);
             }
         }
     }
 }
 
+/// Runs are as long as they can be: (all bytes of a page, bytes with padding of three, runs of a page).
 #[test]
 fn the_example_has_128_bytes_a_page_and_24_become_32() {
     let bytes = |shape: Shape, kind| {
         let layout = Layout::new(kind, &shape.spec("kv"), shape.size(), 3).unwrap();
         (layout.page_bytes(), layout.bytes(), layout.runs(1).count())
     };
-    assert_eq!(bytes(SHAPES[0], LayoutKind::PageUnified), (128, 384, 1));
-    assert_eq!(bytes(SHAPES[0], LayoutKind::LayerFirst), (128, 384, 4));
-    assert_eq!(bytes(SHAPES[4], LayoutKind::PageUnified), (24, 96, 1));
-    assert_eq!(bytes(SHAPES[4], LayoutKind::LayerFirst), (24, 72, 4));
+    let expected = [(4, 4), (8, 4), (4, 4), (16, 4), (1, 1)];
+    for (kind, (example, padded)) in KINDS.into_iter().zip(expected) {
+        assert_eq!(bytes(SHAPES[0], kind), (128, 384, example), "{kind:?}");
+        let total = if kind == LayoutKind::PageUnified { 96 } else { 72 };
+        assert_eq!(bytes(SHAPES[4], kind), (24, total, padded), "{kind:?}");
+    }
+    // K and V of a page of one layer, head group by head group.
+    let grouped = Layout::new(LayoutKind::PageUnified, &SHAPES[6].spec("kv"), SHAPES[6].size(), 3).unwrap();
+    assert_eq!(grouped.runs(1).count(), 3 * 2 * 5 * 2);
+}
+
+/// What one rank of another tensor-parallel size, or one pipeline stage, needs of a page is one run.
+#[test]
+fn a_head_groups_window_of_layers_is_one_run() {
+    let (shape, slots) = (SHAPES[6], 4);
+    let layout = Layout::new(LayoutKind::PageUnified, &shape.spec("kv"), shape.size(), slots).unwrap();
+    let group_bytes = |layers: usize| layers * (shape.bytes(0) + shape.bytes(1)) / shape.groups;
+    for (slot, group, from, to) in [(0, 0, 0, 3), (3, 1, 1, 3), (2, 1, 2, 3), (1, 0, 0, 1)] {
+        let run = layout.window(slot, group, from..to).unwrap();
+        let start =
+            shape.address(LayoutKind::PageUnified, 4, [from as usize, 0, slot as usize, 0, group * 2]);
+        assert_eq!(run, start..start + group_bytes((to - from) as usize));
+    }
+    assert_eq!(layout.window(0, 2, 0..1), None, "there are two groups");
+    assert_eq!(layout.window(0, 0, 3..4), None, "there are three layers");
+    let other = Layout::new(LayoutKind::PageHead, &shape.spec("kv"), shape.size(), slots).unwrap();
+    assert_eq!(other.window(0, 0, 0..1), None);
 }
 
 #[test]
 fn a_layout_has_a_name_and_a_size_that_fits() {
-    assert_eq!("layer_first".parse::<LayoutKind>().unwrap(), LayoutKind::LayerFirst);
+    for kind in KINDS {
+        assert_eq!(kind.name().parse::<LayoutKind>().unwrap(), kind);
+    }
     let error = "page_last".parse::<LayoutKind>().unwrap_err().to_string();
     assert!(error.contains("layout") && error.contains("page_unified"), "{error}");
     let plane = |bytes_per_token| Plane { layer: 0, role: 0, bytes_per_token };
@@ -139,6 +169,9 @@ fn a_cache_over_plain_memory_moves_all_pools() {
             host_slots: 4,
             eviction: "lru".into(),
             layout: kind,
+            memory: SlabOptions::default(),
+            gpu: None,
+            copies: CpuOptions::default(),
             io_threads: 1,
             write_queue: 4,
             prefetch_deadline: 10.0,
@@ -170,7 +203,7 @@ fn travel(
 ) {
     let tokens = [7, 8, 9];
     // SAFETY: `memory` outlives the cache and is never resized.
-    let cache = || unsafe { HiCache::over_memory(config.clone(), device, Some(url)) }.unwrap();
+    let cache = || unsafe { HiCache::over_memory(config.clone(), Some(device), Some(url)) }.unwrap();
     let plane = |shape: &Shape, at: usize, slot: Slot, page: u32| {
         let bytes = shape.bytes(at % 2);
         (slot.0 as usize * bytes..(slot.0 as usize + 1) * bytes, shape.stamp(page, at / 2, at % 2))

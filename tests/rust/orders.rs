@@ -225,3 +225,28 @@ fn requests_that_only_looked_hold_nothing() {
     assert_eq!(rig.cache.stats().evicted_device_pages, 8);
     rig.drained();
 }
+
+/// A prompt that is asked for without its last page, again and again, is used: what was not used since leaves
+/// first, though no insert follows.
+#[test]
+fn what_is_loaded_from_inside_an_edge_was_used() {
+    let mut rig = Rig::new(Shape { page: 1, device: 64, ..Shape::default() }, None);
+    let (hot, cold): (Vec<i32>, Vec<i32>) = ((0..10).collect(), (100..110).collect());
+    rig.serve(&hot);
+    rig.serve(&cold);
+    rig.settle();
+    for _ in 0..3 {
+        let hit = rig.find(&hot[..9]);
+        assert_eq!(rig.load(hit).device, 9);
+        rig.cache.release(hit, 0).unwrap();
+    }
+    // The last page of the hot one, which nobody used again, and then the cold one.
+    rig.evict(Tier::Device, 11);
+    let found = [&hot, &cold].map(|tokens| {
+        let hit = rig.find(tokens);
+        let found = rig.view(hit).device;
+        rig.cache.release(hit, 0).unwrap();
+        found
+    });
+    assert_eq!(found, [9, 0]);
+}

@@ -7,7 +7,7 @@ use common::Seeded;
 use hicache_core::hash::{Namespace, chain};
 use hicache_core::ids::{Slot, Tier};
 use hicache_core::page::{PageSize, Tokens};
-use hicache_core::tree::{Component, Hold, Tree};
+use hicache_core::tree::{Component, Hold, PinId, Tree};
 
 fn extend(tree: &mut Tree, tokens: &[i32], first: u32) {
     let root = tree.root(&Namespace::default());
@@ -93,4 +93,62 @@ fn the_digest_tells_decisions_apart() {
     let found = tree.walk(root, Tokens::I32(&[1, 2]));
     tree.touch_matched(found.place);
     assert_eq!(tree.digest(), before);
+}
+
+/// Pins of every kind on one edge, in chains of equal ones and not, through splits, evictions and lost pages: what
+/// stays is what the deepest of those that are left holds.
+#[test]
+fn the_deepest_pin_of_an_edge_decides() {
+    for seed in 0..40 {
+        let (mut random, mut tree) = (Seeded(seed), Tree::new(PageSize::new(1).unwrap(), false));
+        let tokens: Vec<i32> = (0..60).collect();
+        for tier in Tier::ALL {
+            let root = tree.root(&Namespace::default());
+            let slots: Vec<Slot> = (0..60).map(Slot).collect();
+            tree.extend(root, Tokens::I32(&tokens), tier, &slots);
+        }
+        let mut pins: Vec<(PinId, Hold)> = Vec::new();
+        // Few depths or many.
+        let depths = [2, 60][random.below(2)];
+        for round in 0..600 {
+            let root = tree.root(&Namespace::default());
+            let place = tree.walk(root, Tokens::I32(&tokens)).place;
+            let tier = Tier::ALL[random.below(2)];
+            match random.below(20) {
+                0 if round > 300 => {
+                    let held =
+                        pins.iter().filter(|(_, hold)| *hold == [Hold::Device, Hold::Host][tier as usize]);
+                    let held = held.map(|(pin, _)| tree.pinned(pin).depth).max().unwrap_or(0) as usize;
+                    let mirrored = if tier == Tier::Host { tree.resident(Tier::Device) } else { 0 };
+                    let may_go = tree.resident(tier) - held.max(mirrored.min(tree.resident(tier)));
+                    let wanted = random.below(4);
+                    assert_eq!(tree.evictable(tier), may_go);
+                    assert_eq!(tree.evict(tier, wanted).slots.len(), wanted.min(may_go));
+                }
+                1 if place.depth > 1 => {
+                    // Splits it.
+                    let cut = 1 + random.below(place.depth as usize - 1);
+                    let known =
+                        tree.resident_depth(tree.ancestor(place, u32::try_from(cut).unwrap()), Tier::Device);
+                    let slots: Vec<Slot> = (0..known).map(Slot).collect();
+                    tree.extend(root, Tokens::I32(&tokens[..known as usize]), Tier::Device, &slots);
+                }
+                2..=10 if !pins.is_empty() => tree.unpin(pins.swap_remove(random.below(pins.len())).0),
+                _ => {
+                    let hold = [Hold::Soft, Hold::Device, Hold::Host][random.below(3)];
+                    let lives = match hold {
+                        Hold::Device => tree.resident_depth(place, Tier::Device),
+                        Hold::Host => tree.resident_depth(place, Tier::Host),
+                        Hold::Soft => place.depth,
+                    };
+                    let depth = lives.saturating_sub(u32::try_from(random.below(depths)).unwrap());
+                    pins.push((tree.pin(tree.ancestor(place, depth), hold), hold));
+                }
+            }
+            tree.check().unwrap();
+        }
+        pins.into_iter().for_each(|(pin, _)| tree.unpin(pin));
+        Tier::ALL.into_iter().for_each(|tier| drop(tree.evict(tier, 60)));
+        assert_eq!(tree.nodes(), 0);
+    }
 }

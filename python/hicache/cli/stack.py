@@ -22,7 +22,7 @@ from hicache.engines.reference import Engine, KVPool, Model, ModelConfig, Reques
 #: Of the random model: elements of a head, query heads to a KV head, and token ids.
 HEAD, GROUP, VOCABULARY = 32, 2, 4096
 DRAIN_S = 60.0
-#: Tokens of a short chunk of a prompt, such as a question.
+#: Tokens of a short piece of a prompt, such as a question.
 SHORT = 24
 
 
@@ -88,7 +88,7 @@ def real_model() -> smollm2.SmolLM2:
 
 
 def warm_up(model: Model, tokens: int) -> None:
-    """Computes a long chunk, a short one and a token, without the cache: the first passes are slow."""
+    """Computes a long piece, a short one and a token, without the cache: the first passes are slow."""
     prompt = torch.arange(tokens + SHORT) % model.config.vocabulary
     pool = KVPool.create(model.config, slots=len(prompt) + 2, page_size=1, dtype=model.dtype)
     Engine(model, pool, chunk_tokens=tokens).generate([Request(prompt, max_new_tokens=2)])

@@ -1,4 +1,4 @@
-//! From a configuration and the device's memory to a running cache.
+//! From a configuration and the device's memory to a running cache; and other device memory for a running one.
 //!
 //! On error: names what can't be had (memory for the slab, a directory for the store).
 #![allow(unsafe_code, reason = "takes the engine's addresses")]
@@ -7,13 +7,16 @@ use crate::cache::HiCache;
 use crate::config::Config;
 use crate::error::{Result, argument};
 use crate::executor::{Executor, HostMemory};
-use crate::host::{Layout, Slab};
+use crate::gpu;
+use crate::host::{Layout, Room, Slab};
 use crate::storage::{self, Store, Workers};
-use crate::transfer::cpu::{CpuCopier, PlaneMemory};
-use crate::transfer::plan::PlanePair;
+use crate::transfer::Copier;
+use crate::transfer::cpu::CpuCopier;
+use crate::transfer::plan::{Plan, PlanePair};
+use std::any::Any;
 use std::sync::Arc;
 
-/// The device memory of one plane: rows of tokens, slot after slot.
+/// The device memory of one plane: rows, slot after slot.
 #[derive(Clone, Copy, Debug)]
 pub struct DevicePlane {
     /// Address of slot 0.
@@ -24,50 +27,96 @@ pub struct DevicePlane {
 
 impl HiCache {
     /// A cache over device memory that the CPU reaches, one list of planes per pool in the pool's order,
-    /// with the store that `storage` names.
+    /// with the store that `storage` names. Without device memory the cache begins detached.
     ///
     /// # Errors
     /// Names the field that can't be meant or had. Nothing was started.
     ///
     /// # Safety
-    /// The device memory must stay valid and unmoved until the cache is dropped.
+    /// The device memory must stay valid and unmoved until it is detached or the cache is dropped.
     pub unsafe fn over_memory(
         config: Config,
-        device: &[Vec<DevicePlane>],
+        device: Option<&[Vec<DevicePlane>]>,
         storage: Option<&str>,
     ) -> Result<Self> {
         config.check()?;
-        check_device(&config, device)?;
+        if let Some(device) = device {
+            check_device(&config, device, config.device_slots)?;
+        }
         if storage.is_some() && config.host_slots == 0 {
             return argument("host", "storage needs a host tier: pages pass through it");
         }
         let memory = host_memory(&config)?;
         let store = storage.map(|url| storage::open(url, config.identity)).transpose()?;
-        let planes = planes(&config, device, &memory)?;
-        // SAFETY: handed on to our caller.
-        let copier = unsafe { CpuCopier::new(planes) }?;
         let has_storage = store.is_some();
         let start = |store: Arc<dyn Store>| Workers::start(&store, config.io_threads, config.write_queue);
-        let executor = Executor::new(Box::new(copier), store.map(start).transpose()?, memory);
-        Self::new(config, executor, has_storage)
+        let executor = Executor::detached(store.map(start).transpose()?, memory);
+        let slots = config.device_slots;
+        let mut cache = Self::new(config, executor, has_storage)?;
+        cache.leave_device();
+        if let Some(device) = device {
+            // SAFETY: handed on to our caller.
+            unsafe { cache.attach(device, slots) }?;
+        }
+        Ok(cache)
+    }
+
+    /// Device memory that is attached from now on is on this GPU, or where the CPU reaches it.
+    pub const fn on_gpu(&mut self, gpu: Option<i32>) {
+        self.config.gpu = gpu;
+    }
+
+    /// Gives a detached cache device memory of so many slots, all free (or the engine's, if it owns them).
+    ///
+    /// # Errors
+    /// When device memory is attached, or this doesn't fit what was declared. Nothing was changed.
+    ///
+    /// # Safety
+    /// The device memory must stay valid and unmoved until it is detached or the cache is dropped.
+    pub unsafe fn attach(&mut self, device: &[Vec<DevicePlane>], slots: u32) -> Result<()> {
+        self.open()?;
+        if self.executor.attached() {
+            return argument("pools", "device memory is attached already: detach it first");
+        }
+        if slots == 0 {
+            return argument("pools", "the device pool has no room for a single page");
+        }
+        check_device(&self.config, device, slots)?;
+        let memory = Arc::clone(self.executor.memory());
+        let plan = plan(&self.config, device, &memory)?;
+        let finished = [self.flights.loads_submitted, self.flights.backups_submitted];
+        let copier: Box<dyn Copier> = if let Some(device) = self.config.gpu {
+            // SAFETY: handed on to our caller.
+            unsafe { gpu::copier(device, &plan, &memory, finished) }?
+        } else {
+            let memory: Arc<dyn Any + Send + Sync> = memory;
+            // SAFETY: handed on to our caller; slabs are kept by `memory` and never overlap device memory.
+            Box::new(unsafe { CpuCopier::new(&plan, &memory, self.config.copies, finished) }?)
+        };
+        self.executor.attach(copier);
+        self.enter_device(slots);
+        Ok(())
     }
 }
 
 /// Host memory for all pools of a configuration.
 ///
 /// # Errors
-/// When the system has no memory for it.
+/// When there is less memory than it needs, in this process's control groups or on the machine, or the
+/// kernel refuses it.
 pub fn host_memory(config: &Config) -> Result<HostMemory> {
-    let mut pools = Vec::with_capacity(config.pools.len());
-    for spec in &config.pools {
-        let layout = Layout::new(config.layout, spec, config.page_size, config.host_slots)?;
-        let slab = Arc::new(Slab::new(layout.bytes())?);
-        pools.push((layout, slab));
-    }
-    Ok(HostMemory { pools })
+    let layout = |spec| Layout::new(config.layout, spec, config.page_size, config.host_slots);
+    let layouts = config.pools.iter().map(layout).collect::<Result<Vec<_>>>()?;
+    let need = layouts.iter().map(|layout| layout.bytes() as u64).fold(0, u64::saturating_add);
+    Room::here().check(need)?;
+    let pool = |layout: Layout| {
+        let slab = Slab::with(layout.bytes(), config.memory)?;
+        Ok((layout, Arc::new(slab)))
+    };
+    Ok(HostMemory { pools: layouts.into_iter().map(pool).collect::<Result<Vec<_>>>()? })
 }
 
-fn check_device(config: &Config, device: &[Vec<DevicePlane>]) -> Result<()> {
+fn check_device(config: &Config, device: &[Vec<DevicePlane>], slots: u32) -> Result<()> {
     if device.len() != config.pools.len() {
         return argument("pools", "every pool needs its device memory");
     }
@@ -77,34 +126,35 @@ fn check_device(config: &Config, device: &[Vec<DevicePlane>]) -> Result<()> {
             return argument("pools", format!("pool {}: {need} planes declared, {got} given", spec.name));
         }
         for (declared, plane) in spec.planes.iter().zip(planes) {
-            let page = declared.bytes_per_token * config.page_size.tokens();
-            if page.saturating_mul(config.device_slots as usize) > plane.bytes {
+            let page = declared.bytes_per_token * spec.rows_per_page(config.page_size);
+            if page.saturating_mul(slots as usize) > plane.bytes {
                 let reason = format!("pool {}: layer {} is too small", spec.name, declared.layer);
-                return argument("pools", format!("{reason} for {} slots", config.device_slots));
+                return argument("pools", format!("{reason} for {slots} slots"));
             }
         }
     }
     Ok(())
 }
 
-/// Both sides of every plane of every pool, in order of layer.
-fn planes(config: &Config, device: &[Vec<DevicePlane>], memory: &HostMemory) -> Result<Vec<PlaneMemory>> {
+/// The copies of all planes of all pools, in order of layer.
+///
+/// # Errors
+/// When a slab isn't what its layout needs.
+pub fn plan(config: &Config, device: &[Vec<DevicePlane>], memory: &HostMemory) -> Result<Plan> {
+    if config.host_slots == 0 {
+        // Without a host tier nothing is ever copied.
+        return Ok(Plan::default());
+    }
     let mut planes = Vec::new();
     for ((spec, device), (layout, slab)) in config.pools.iter().zip(device).zip(&memory.pools) {
+        let Some(start) = slab.address(0..layout.bytes()) else {
+            return argument("host", format!("pool {}: its slab is too small", spec.name));
+        };
         for (at, (declared, plane)) in spec.planes.iter().zip(device).enumerate() {
-            let rows = layout.plane(at);
-            // Without a host tier nothing is ever copied: any address will do.
-            let start = if config.host_slots == 0 { 0 } else { rows.offset };
-            let Some(host) = slab.address(start..start) else {
-                return argument("host", format!("pool {}: a plane is outside of its slab", spec.name));
-            };
-            let bytes = declared.bytes_per_token * config.page_size.tokens();
-            let pair =
-                PlanePair { layer: declared.layer, device_stride: bytes, host_stride: rows.stride, bytes };
-            let device = plane.address as *mut u8;
-            planes.push(PlaneMemory { pair, device, host, slab: Arc::clone(slab) });
+            let slab = start.expose_provenance() as u64;
+            planes.push(PlanePair::rows(declared.layer, plane.address as u64, slab, layout.axes(at)));
         }
     }
-    planes.sort_by_key(|plane| plane.pair.layer);
-    Ok(planes)
+    planes.sort_by_key(|plane| plane.layer);
+    Ok(Plan::new(&planes))
 }

@@ -11,7 +11,7 @@ use crate::ids::{HitId, Slot, Tier};
 use crate::policy::{self, Eviction};
 use crate::reader::{self, Publisher, Reader};
 use crate::stats::Stats;
-use crate::transfer::{Direction, Progress};
+use crate::transfer::{Direction, Progress, WaitOnStream};
 use crate::tree::Tree;
 use hashbrown::HashMap;
 use std::sync::Arc;
@@ -158,6 +158,11 @@ impl HiCache {
         }
     }
 
+    /// Address, bytes and, of a shared slab, descriptor of each pool's host memory.
+    pub fn host_memory(&self) -> Vec<(usize, usize, Option<i32>)> {
+        self.executor.memory().pools.iter().map(|(_, slab)| slab.place()).collect()
+    }
+
     /// Transfers under way.
     pub fn in_flight(&self) -> usize {
         self.flights.len()
@@ -166,6 +171,17 @@ impl HiCache {
     /// How far the copies of a direction are.
     pub fn progress(&self, direction: Direction) -> &Arc<Progress> {
         self.executor.progress(direction)
+    }
+
+    /// Copies of later calls come after what this stream of the device has then (a `cudaStream_t`; on the CPU it
+    /// means nothing).
+    pub fn follow(&self, stream: u64) {
+        self.executor.follow(stream);
+    }
+
+    /// Waiting for a load's layers on the device's streams, where copies have some.
+    pub fn wait_on_stream(&self) -> Option<WaitOnStream> {
+        self.executor.wait_on_stream()
     }
 
     /// Ends everything: prefetches are given up, storage threads end within `most`. Hits may still be
@@ -212,7 +228,8 @@ impl HiCache {
     }
 
     /// A view for other threads: how much would hit, and statistics. The first one costs a walk through
-    /// the index, and from then on every change a few nanoseconds a page.
+    /// the index. From then on every page that comes, moves or leaves is written to the readers' table too, of
+    /// which a verb now and then makes a 256th part anew.
     pub fn reader(&mut self) -> Reader {
         let publisher = match self.publisher.take() {
             Some(publisher) => publisher,
@@ -233,29 +250,26 @@ impl HiCache {
     /// Readers are told what changed.
     pub(crate) fn publish(&mut self) {
         let Some(mut publisher) = self.publisher.take() else { return };
-        let changes = self.tree.take_changes();
-        if !publisher.apply(&changes) {
-            publisher.replace(&self.tree.all_changes());
-        }
+        publisher.apply(&self.tree.take_changes());
         publisher.stats(self.numbers());
         self.publisher = Some(publisher);
     }
 
     /// What readers see of statistics: `reader::NUMBERS` names them.
     fn numbers(&self) -> [u64; reader::NUMBERS.len()] {
-        let level = |level: usize| level as u64;
+        let pages = |pages: usize| pages as u64;
         [
             self.stats.requests,
             self.stats.matched_tokens,
             self.stats.hit_device_tokens,
             self.stats.hit_host_tokens,
             self.stats.hit_storage_tokens,
-            level(self.device.capacity()),
-            level(self.device.free()),
-            level(self.tree.resident(Tier::Device)),
-            level(self.host.capacity()),
-            level(self.host.free()),
-            level(self.tree.resident(Tier::Host)),
+            pages(self.device.capacity()),
+            pages(self.device.free()),
+            pages(self.tree.resident(Tier::Device)),
+            pages(self.host.capacity()),
+            pages(self.host.free()),
+            pages(self.tree.resident(Tier::Host)),
         ]
     }
 }

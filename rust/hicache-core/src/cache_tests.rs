@@ -4,11 +4,12 @@ use crate::cache::HiCache;
 use crate::config::Config;
 use crate::executor::{Executor, HostMemory};
 use crate::hash::Namespace;
-use crate::host::LayoutKind;
+use crate::host::{LayoutKind, SlabOptions};
 use crate::identity::Fingerprint;
 use crate::ids::{HitId, Slot, Tier};
 use crate::page::{PageSize, Tokens};
 use crate::pool::PoolSpec;
+use crate::transfer::cpu::CpuOptions;
 use crate::transfer::{Copier, CopyJob, Direction, Progress};
 use crate::tree::Hold;
 use std::sync::Arc;
@@ -39,6 +40,9 @@ fn cache() -> (HiCache, HitId) {
         host_slots: 8,
         eviction: "lru".into(),
         layout: LayoutKind::PageUnified,
+        memory: SlabOptions::default(),
+        gpu: None,
+        copies: CpuOptions::default(),
         identity: Fingerprint::of(&[], page_size, &[]),
         io_threads: 1,
         write_queue: 1,

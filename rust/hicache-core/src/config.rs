@@ -1,10 +1,11 @@
 //! What a cache is made of, checked before anything is allocated.
 
 use crate::error::{Result, argument};
-use crate::host::LayoutKind;
+use crate::host::{LayoutKind, SlabOptions};
 use crate::identity::Fingerprint;
 use crate::page::PageSize;
-use crate::pool::PoolSpec;
+use crate::pool::{self, Needs, PoolSpec, SlotsOf};
+use crate::transfer::cpu::CpuOptions;
 
 /// More threads or waiting batches are a mistake in the unit; the queue's memory is taken at once.
 const MAX_THREADS: usize = 1024;
@@ -29,6 +30,12 @@ pub struct Config {
     pub eviction: String,
     /// Order of axes in host memory.
     pub layout: LayoutKind,
+    /// Where the host tier's memory comes from.
+    pub memory: SlabOptions,
+    /// The GPU that device memory is on, by number; `None`: the CPU reaches it.
+    pub gpu: Option<i32>,
+    /// How device memory that the CPU reaches is copied.
+    pub copies: CpuOptions,
     /// Who may read what this cache stores.
     pub identity: Fingerprint,
     /// Storage threads.
@@ -56,12 +63,14 @@ impl Config {
     /// # Errors
     /// Names the first field that can't be meant.
     pub fn check(&self) -> Result<()> {
-        if self.pools.is_empty() {
-            return argument("pools", "a cache needs at least one pool");
+        pool::check_all(&self.pools)?;
+        if let Some(pool) = self.pools.iter().skip(1).find(|pool| pool.needs != Needs::All) {
+            let reason = "windows and states are declared, but no verb moves them yet";
+            return argument("pools", format!("pool {}: {reason}", pool.name));
         }
-        let names: hashbrown::HashSet<&str> = self.pools.iter().map(|pool| pool.name.as_str()).collect();
-        if names.len() < self.pools.len() {
-            return argument("pools", "two pools have the same name");
+        if let Some(pool) = self.pools.iter().skip(1).find(|pool| pool.slots == SlotsOf::Own) {
+            let reason = "has slots of its own, which no verb gives out yet";
+            return argument("pools", format!("pool {}: {reason}", pool.name));
         }
         if self.device_slots == 0 {
             return argument("pools", "the device pool has no room for a single page");

@@ -23,6 +23,12 @@ pub enum Error {
     /// A forked child used what it inherited: its threads did not come along.
     #[error("the cache was made in another process: a forked child needs one of its own")]
     Forked,
+    /// The device, or copies to and from it, can't be had or failed.
+    #[error("device: {0}")]
+    Device(String),
+    /// There is no device memory: it was detached, or never attached.
+    #[error("the device memory is detached: attach it first")]
+    Detached,
     /// The cache was closed.
     #[error("the cache is closed")]
     Closed,

@@ -9,7 +9,7 @@ use crate::host::{Layout, Slab};
 use crate::ids::Slot;
 use crate::storage::workers::{Batch, Completion};
 use crate::storage::{Page, Work, Workers};
-use crate::transfer::{Copier, CopyJob, Direction, Progress};
+use crate::transfer::{Copier, CopyJob, Direction, Progress, WaitOnStream};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -40,7 +40,10 @@ impl HostMemory {
 
 /// Carries out commands.
 pub struct Executor {
-    copier: Box<dyn Copier>,
+    /// None while the device memory is detached.
+    copier: Option<Box<dyn Copier>>,
+    /// Of the copier, or of the last one.
+    progress: [Arc<Progress>; 2],
     workers: Option<Workers>,
     memory: Arc<HostMemory>,
     /// Writes that found the queue full. Bounded by what the host has room for: each holds its slots.
@@ -50,7 +53,36 @@ pub struct Executor {
 impl Executor {
     /// Over one copier and, with storage, its workers.
     pub fn new(copier: Box<dyn Copier>, workers: Option<Workers>, memory: HostMemory) -> Self {
-        Self { copier, workers, memory: Arc::new(memory), waiting: VecDeque::new() }
+        let mut executor = Self::detached(workers, memory);
+        executor.attach(copier);
+        executor
+    }
+
+    /// Without a copier: there is no device memory yet.
+    pub fn detached(workers: Option<Workers>, memory: HostMemory) -> Self {
+        let (memory, waiting) = (Arc::new(memory), VecDeque::new());
+        Self { copier: None, progress: Default::default(), workers, memory, waiting }
+    }
+
+    /// Copies go to this copier from now on.
+    pub fn attach(&mut self, copier: Box<dyn Copier>) {
+        self.progress = [Direction::In, Direction::Out].map(|way| Arc::clone(copier.progress(way)));
+        self.copier = Some(copier);
+    }
+
+    /// Ends the copier; its jobs must have landed.
+    pub fn detach(&mut self) {
+        self.copier = None;
+    }
+
+    /// Whether there is a copier.
+    pub const fn attached(&self) -> bool {
+        self.copier.is_some()
+    }
+
+    /// The host side of all pools.
+    pub const fn memory(&self) -> &Arc<HostMemory> {
+        &self.memory
     }
 
     /// Carries out all commands of a list, in order.
@@ -74,7 +106,24 @@ impl Executor {
 
     /// How far a direction's copies are.
     pub fn progress(&self, direction: Direction) -> &Arc<Progress> {
-        self.copier.progress(direction)
+        &self.progress[direction as usize]
+    }
+
+    /// Copies submitted from now on come after what this stream of the device has then.
+    pub fn follow(&self, stream: u64) {
+        if let Some(copier) = &self.copier {
+            copier.follow(stream);
+        }
+    }
+
+    /// What ended all copies, if something did.
+    pub fn fault(&self) -> Option<String> {
+        self.copier.as_ref()?.fault()
+    }
+
+    /// Waiting for layers on the device, where that is possible.
+    pub fn wait_on_stream(&self) -> Option<WaitOnStream> {
+        self.copier.as_ref()?.wait_on_stream()
     }
 
     /// The next storage work that ended, in order of ending.
@@ -92,7 +141,10 @@ impl Executor {
     }
 
     fn copy(&mut self, ticket: u64, direction: Direction, pages: Vec<(Slot, Slot)>) {
-        self.copier.submit(CopyJob { ticket, direction, pages });
+        debug_assert!(self.copier.is_some(), "a copy without device memory");
+        if let Some(copier) = &mut self.copier {
+            copier.submit(CopyJob { ticket, direction, pages });
+        }
     }
 
     fn work(&mut self, id: u64, keys: Vec<Digest>, work: Work, cancel: Arc<AtomicBool>) {

@@ -25,6 +25,7 @@ pub mod config;
 pub mod error;
 pub mod executor;
 mod flights;
+mod gpu;
 pub mod hash;
 mod hit;
 pub mod host;
@@ -52,3 +53,6 @@ pub use config::Config;
 pub use error::{Error, Result};
 pub use flights::Ready;
 pub use path::{Inserted, Loaded};
+#[cfg(debug_assertions)]
+#[doc(hidden)]
+pub use segments::looked_at;

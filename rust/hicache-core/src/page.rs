@@ -240,16 +240,15 @@ impl OwnedTokens {
     }
 
     /// Appends tokens, if they are as wide as those that are there; else false, and nothing was appended.
-    /// No room is made beyond `most` tokens.
-    pub(crate) fn push(&mut self, tail: Tokens<'_>, most: usize) -> bool {
+    pub(crate) fn push(&mut self, tail: Tokens<'_>) -> bool {
         let narrow = each_width!(tail, s => lanes::overlay(s) <= NARROW_MAX);
         match self {
             Self::Narrow(v) if narrow => {
-                make_room(v, tail.len(), most);
+                make_room(v, tail.len());
                 each_width!(tail, s => lanes::lower(s, v));
             }
             Self::Wide(v) if !narrow => {
-                make_room(v, tail.len(), most);
+                make_room(v, tail.len());
                 tail.for_each(|token| v.push(token));
             }
             _ => return false,
@@ -258,19 +257,23 @@ impl OwnedTokens {
     }
 }
 
-/// Makes room for more items: for twice as many as there are, but not for more than `most` if they don't
-/// need it.
-pub(crate) fn make_room<T>(items: &mut Vec<T>, more: usize, most: usize) {
-    let (len, need) = (items.len(), items.len() + more);
-    if items.capacity() < need {
-        items.reserve_exact(need.max((2 * len).min(most)) - len);
+/// Items below which room is made for as many again.
+const FEW: usize = 2048;
+
+/// Makes room for more items: for as many again while they are few, then for a third more, since most stay as
+/// they are.
+pub(crate) fn make_room<T>(items: &mut Vec<T>, more: usize) {
+    let len = items.len();
+    if items.capacity() - len < more {
+        items.reserve_exact(more.max(if len < FEW { len } else { len / 3 }));
     }
 }
 
-/// Keeps the first `count`; memory goes back when half of it is unused, so that what is kept rarely moves.
+/// Keeps the first `count`; memory goes back when a quarter of it is unused, so that what is kept rarely
+/// moves.
 pub(crate) fn shorten<T>(items: &mut Vec<T>, count: usize) {
     items.truncate(count);
-    if items.len() < items.capacity() / 2 {
+    if items.len() < items.capacity() / 4 * 3 {
         items.shrink_to_fit();
     }
 }

@@ -5,15 +5,16 @@
 
 use crate::errors::{OrRaise, raise};
 use crate::load::{Load, seconds};
+use crate::place::Place;
+use crate::pools::{self, CopiesArgument, HostArgument, MemoryArgument, PoolArgument};
 use crate::process::Origin;
 use crate::reader::Reader;
 use crate::tokens::{SlotBuffer, TokenBuffer, slot_bytes, slots};
-use hicache_core::assemble::DevicePlane;
 use hicache_core::hash::Namespace;
+use hicache_core::host::SlabOptions;
 use hicache_core::identity::Fingerprint;
-use hicache_core::ids::{Cursor, HitId, Tier};
+use hicache_core::ids::{HitId, Tier};
 use hicache_core::page::PageSize;
-use hicache_core::pool::{Plane, PoolSpec};
 use hicache_core::transfer::Direction;
 use hicache_core::{Config, Error, HiCache, Ready};
 use pyo3::prelude::*;
@@ -21,31 +22,16 @@ use pyo3::types::{PyByteArray, PyDict};
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
 
-/// Name, planes as (layer, role, bytes per token), and their device memory as (address, bytes).
-type PoolArgument = (String, Vec<(u32, u32, usize)>, Vec<(usize, usize)>);
-
 /// Backups, loads, stores, prefetches, strays.
 type Counts = (usize, usize, usize, usize, usize);
 
 #[pyclass(module = "hicache._hicache")]
 pub struct Cache {
-    /// Dropped before `_keep`, since its threads use the device memory; and only where they are.
+    /// Dropped before `keep`, since its threads use the device memory; and only where they are.
     core: ManuallyDrop<HiCache>,
-    /// Keeps the device memory: the engine's tensors.
-    _keep: Py<PyAny>,
+    /// Keeps the device memory: the engine's tensors. None while it is detached.
+    keep: Option<Py<PyAny>>,
     origin: Origin,
-}
-
-/// A released hit's place.
-#[pyclass(module = "hicache._hicache", frozen)]
-pub struct Place(Cursor);
-
-#[pymethods]
-impl Place {
-    #[getter]
-    const fn depth(&self) -> u32 {
-        self.0.depth
-    }
 }
 
 impl Drop for Cache {
@@ -64,8 +50,8 @@ impl Drop for Cache {
 #[pymethods]
 impl Cache {
     #[new]
-    #[pyo3(signature = (*, page_size, bigrams, pools, keep, device_slots, engine_owns_slots, host_slots, eviction,
-        layout, storage, identity, io_threads, write_queue, prefetch_deadline, store_deadline, prefetch_threshold))]
+    #[pyo3(signature = (*, page_size, bigrams, pools, memory, keep, device_slots, engine_owns_slots, eviction, host,
+        copies, gpu, storage, identity, io_threads, write_queue, prefetch_deadline, store_deadline, prefetch_threshold))]
     #[allow(
         clippy::too_many_arguments,
         clippy::needless_pass_by_value,
@@ -76,12 +62,14 @@ impl Cache {
         page_size: u32,
         bigrams: bool,
         pools: Vec<PoolArgument>,
-        keep: Py<PyAny>,
+        memory: Option<MemoryArgument>,
+        keep: Option<Py<PyAny>>,
         device_slots: u32,
         engine_owns_slots: bool,
-        host_slots: u32,
         eviction: String,
-        layout: &str,
+        host: HostArgument,
+        copies: CopiesArgument,
+        gpu: Option<i32>,
         storage: Option<&str>,
         identity: Vec<(String, String)>,
         io_threads: usize,
@@ -91,23 +79,22 @@ impl Cache {
         prefetch_threshold: usize,
     ) -> PyResult<Self> {
         let page_size = PageSize::new(page_size).or_raise(py)?;
-        let (mut specs, mut device) = (Vec::new(), Vec::new());
-        for (name, planes, memory) in pools {
-            let plane = |(layer, role, bytes_per_token)| Plane { layer, role, bytes_per_token };
-            specs.push(PoolSpec::new(&name, planes.into_iter().map(plane).collect()).or_raise(py)?);
-            let plane = |(address, bytes)| DevicePlane { address, bytes };
-            device.push(memory.into_iter().map(plane).collect::<Vec<_>>());
-        }
-        let identity = Fingerprint::of(&identity, page_size, &specs);
+        let pools = pools.into_iter().map(pools::spec).collect::<Result<Vec<_>, Error>>().or_raise(py)?;
+        let device = memory.map(pools::device);
+        let identity = Fingerprint::of(&identity, page_size, &pools);
+        let (host_slots, layout, shared, prefault_threads, node) = host;
         let config = Config {
             page_size,
             bigrams,
-            pools: specs,
+            pools,
             device_slots,
             engine_owns_slots,
             host_slots,
             eviction,
             layout: layout.parse().or_raise(py)?,
+            memory: SlabOptions { shared, prefault_threads, node },
+            copies: pools::copies(&copies).or_raise(py)?,
+            gpu,
             identity,
             io_threads,
             write_queue,
@@ -117,8 +104,42 @@ impl Cache {
         };
         // SAFETY: `keep` holds the tensors whose addresses `device` names until the core is dropped.
         #[allow(unsafe_code)]
-        let core = unsafe { HiCache::over_memory(config, &device, storage) }.or_raise(py)?;
-        Ok(Self { core: ManuallyDrop::new(core), _keep: keep, origin: Origin::here() })
+        let core = unsafe { HiCache::over_memory(config, device.as_deref(), storage) }.or_raise(py)?;
+        Ok(Self { core: ManuallyDrop::new(core), keep, origin: Origin::here() })
+    }
+
+    #[pyo3(signature = (memory, keep, device_slots, gpu))]
+    fn attach(
+        &mut self,
+        py: Python<'_>,
+        memory: MemoryArgument,
+        keep: Py<PyAny>,
+        device_slots: u32,
+        gpu: Option<i32>,
+    ) -> PyResult<()> {
+        let device = pools::device(memory);
+        self.core(py)?.on_gpu(gpu);
+        // SAFETY: `keep` holds the tensors whose addresses `device` names until they are detached.
+        #[allow(unsafe_code)]
+        unsafe { self.core(py)?.attach(&device, device_slots) }.or_raise(py)?;
+        self.keep = Some(keep);
+        Ok(())
+    }
+
+    fn detach(&mut self, py: Python<'_>) -> PyResult<usize> {
+        let dropped = self.core(py)?.detach().or_raise(py)?;
+        self.keep = None;
+        Ok(dropped)
+    }
+
+    #[getter]
+    fn attached(&self) -> bool {
+        self.core.attached()
+    }
+
+    /// Address, bytes and descriptor of each pool's host memory.
+    fn host_memory(&self) -> Vec<(usize, usize, Option<i32>)> {
+        self.core.host_memory()
     }
 
     #[pyo3(signature = (tokens, extra_key, salt, adapter, after, limit, at))]
@@ -167,7 +188,14 @@ impl Cache {
         let core = self.core(py)?;
         let loaded = core.load(&hits, given.as_ref().map(SlotBuffer::get)).or_raise(py)?;
         let progress = Arc::clone(core.progress(Direction::In));
-        Ok((Load::new(loaded.ticket, progress), slot_bytes(py, &loaded.unused)))
+        let load = Load::new(loaded.ticket, progress, core.wait_on_stream());
+        Ok((load, slot_bytes(py, &loaded.unused)))
+    }
+
+    /// Copies of later calls come after what this stream of the device has then.
+    fn follow(&mut self, py: Python<'_>, stream: u64) -> PyResult<()> {
+        self.core(py)?.follow(stream);
+        Ok(())
     }
 
     fn allocate<'py>(&mut self, py: Python<'py>, pages: usize) -> PyResult<Option<Bound<'py, PyByteArray>>> {

@@ -11,6 +11,8 @@ pub fn raise(py: Python<'_>, error: &Error) -> PyErr {
         Error::Stale => "StaleCursor",
         Error::Hit(_) => "HitError",
         Error::Forked => "HiCacheError",
+        Error::Device(_) => "DeviceError",
+        Error::Detached => "DetachedError",
         Error::Closed => "ClosedError",
         Error::Deadline { .. } => "DeadlineError",
         Error::Invariant(_) => "InvariantError",

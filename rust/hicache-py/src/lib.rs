@@ -4,8 +4,11 @@
 //! |---|---|
 //! | `tokens` | int32/int64 buffers, read in place |
 //! | `cache` | the verbs, in path order |
+//! | `pools` | declarations, the memory behind them, and where a layout puts their bytes |
 //! | `load` | waiting for layers, without the cache and without the GIL |
+//! | `cuda` | whether there is a GPU; its copies, for tests |
 //! | `stats` | counters as a dictionary |
+//! | `place` | where a released hit ended |
 //! | `process` | on which side of a fork we are |
 //! | `errors` | one match from the core's errors to exceptions |
 //! | `reader` | what would hit, from any thread |
@@ -13,8 +16,11 @@
 #![allow(missing_docs, reason = "Python's documentation is in the stub, python/hicache/_hicache.pyi")]
 
 mod cache;
+mod cuda;
 mod errors;
 mod load;
+mod place;
+mod pools;
 mod process;
 mod reader;
 mod replay;
@@ -28,8 +34,13 @@ use pyo3::prelude::*;
 fn _hicache(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<cache::Cache>()?;
-    module.add_class::<cache::Place>()?;
+    module.add_class::<place::Place>()?;
+    module.add_class::<pools::Layout>()?;
+    module.add_function(wrap_pyfunction!(pools::memory_available, module)?)?;
     module.add_class::<load::Load>()?;
     module.add_class::<reader::Reader>()?;
-    module.add_class::<replay::Replay>()
+    module.add_class::<replay::Replay>()?;
+    #[cfg(feature = "cuda")]
+    module.add_class::<cuda::Gpu>()?;
+    module.add_function(wrap_pyfunction!(cuda::cuda_status, module)?)
 }

@@ -2,7 +2,7 @@
 
 use crate::errors::OrRaise;
 use hicache_core::Error;
-use hicache_core::transfer::Progress;
+use hicache_core::transfer::{Progress, WaitOnStream};
 use pyo3::prelude::*;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,11 +11,12 @@ use std::time::Duration;
 pub struct Load {
     ticket: u64,
     progress: Arc<Progress>,
+    on_stream: Option<WaitOnStream>,
 }
 
 impl Load {
-    pub const fn new(ticket: u64, progress: Arc<Progress>) -> Self {
-        Self { ticket, progress }
+    pub const fn new(ticket: u64, progress: Arc<Progress>, on_stream: Option<WaitOnStream>) -> Self {
+        Self { ticket, progress, on_stream }
     }
 }
 
@@ -43,6 +44,12 @@ impl Load {
         let arrived = py.detach(|| self.progress.wait(self.ticket, layers, most));
         let late = Err(Error::Deadline { what: "the load", seconds: timeout });
         if arrived { Ok(()) } else { late }.or_raise(py)
+    }
+
+    /// Lets a stream of the device wait for one layer; the CPU goes on. Without a GPU there is no stream.
+    fn order(&self, py: Python<'_>, layer: u32, stream: u64) -> PyResult<()> {
+        let missing = || Err(Error::Device("there is no GPU, and so no stream to order".to_owned()));
+        self.on_stream.as_ref().map_or_else(missing, |wait| wait(self.ticket, layer, stream)).or_raise(py)
     }
 
     #[getter]

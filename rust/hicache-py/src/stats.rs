@@ -1,4 +1,4 @@
-//! Counters and levels as one flat dictionary.
+//! Counters and gauges as one flat dictionary.
 
 use hicache_core::HiCache;
 use hicache_core::ids::Tier;
@@ -43,7 +43,7 @@ pub fn to_dict<'py>(py: Python<'py>, core: &HiCache) -> PyResult<Bound<'py, PyDi
         prefetch_no_room,
         deadlines_passed,
     );
-    let levels = [
+    let gauges = [
         ("device_slots", core.slots(Tier::Device).capacity()),
         ("device_free", core.slots(Tier::Device).free()),
         ("device_resident", core.tree().resident(Tier::Device)),
@@ -53,8 +53,8 @@ pub fn to_dict<'py>(py: Python<'py>, core: &HiCache) -> PyResult<Bound<'py, PyDi
         ("in_flight", core.in_flight()),
         ("nodes", core.tree().nodes()),
     ];
-    for (name, level) in levels {
-        dict.set_item(name, level)?;
+    for (name, now) in gauges {
+        dict.set_item(name, now)?;
     }
     Ok(dict)
 }

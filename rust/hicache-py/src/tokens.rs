@@ -1,23 +1,23 @@
 //! Tokens as callers have them: any one-dimensional int32 or int64 buffer, read without a copy.
 //!
-//! On error: `ArgumentError` names the argument for another dtype, shape or a buffer with gaps.
+//! On error: `ArgumentError` names the argument, and what of its dtype, shape, order or alignment can't be read.
 
 use crate::errors::OrRaise;
 use hicache_core::Error;
 use hicache_core::ids::Slot;
 use hicache_core::page::Tokens;
 use numpy::{PyArray1, PyArrayMethods as _, PyUntypedArrayMethods as _};
-use pyo3::buffer::{Element, PyBuffer, PyUntypedBuffer};
+use pyo3::buffer::PyUntypedBuffer;
 use pyo3::prelude::*;
-use pyo3::types::PyByteArray;
+use pyo3::types::{PyByteArray, PyMemoryView};
 
 /// A buffer that stays exported, hence unmoved, while it is held; or an array, which isn't moved while a call
 /// runs: the interpreter is ours as long.
 pub enum TokenBuffer<'py> {
     ArrayI32(Bound<'py, PyArray1<i32>>),
     ArrayI64(Bound<'py, PyArray1<i64>>),
-    I32(PyBuffer<i32>),
-    I64(PyBuffer<i64>),
+    I32(PyUntypedBuffer),
+    I64(PyUntypedBuffer),
     Empty,
 }
 
@@ -25,40 +25,40 @@ impl<'py> TokenBuffer<'py> {
     pub fn get(value: &Bound<'py, PyAny>, argument: &'static str) -> PyResult<Self> {
         // Without the buffer protocol, which costs an array as much as the rest of a short call.
         if let Ok(array) = value.cast::<PyArray1<i32>>() {
-            return contiguous(array, argument).map(|array| Self::ArrayI32(array.clone()));
+            return readable(array, argument).map(|array| Self::ArrayI32(array.clone()));
         }
         if let Ok(array) = value.cast::<PyArray1<i64>>() {
-            return contiguous(array, argument).map(|array| Self::ArrayI64(array.clone()));
+            return readable(array, argument).map(|array| Self::ArrayI64(array.clone()));
         }
-        if let Ok(buffer) = PyUntypedBuffer::get(value) {
-            // By size first: a refused type costs as much as the rest of a call.
-            if buffer.item_size() == size_of::<i32>() {
-                if let Ok(buffer) = buffer.into_typed::<i32>() {
-                    return check(value.py(), &buffer, argument).map(|()| Self::I32(buffer));
-                }
-            } else if let Ok(buffer) = buffer.into_typed::<i64>() {
-                return check(value.py(), &buffer, argument).map(|()| Self::I64(buffer));
-            }
+        if let Some(buffer) = buffer(value).filter(is_integers) {
+            return match check(&buffer) {
+                Ok(()) if buffer.item_size() == size_of::<i32>() => Ok(Self::I32(buffer)),
+                Ok(()) => Ok(Self::I64(buffer)),
+                Err(reason) => refuse(value.py(), argument, reason),
+            };
         }
-        // An empty `array` has no memory at all, which typed buffers refuse.
+        // An empty `array` may have no memory at all.
         let code = value.getattr("typecode").and_then(|code| code.extract::<char>());
         if value.len().is_ok_and(|length| length == 0) && code.is_ok_and(|code| "ilq".contains(code)) {
             return Ok(Self::Empty);
         }
-        let kind = value.get_type().name()?;
-        refuse(value.py(), argument, format!("need an int32 or int64 buffer, got {kind}"))
+        refuse(value.py(), argument, what_is_wrong(value)?)
     }
 
     pub fn view(&self) -> Tokens<'_> {
         match self {
-            // SAFETY: `contiguous` saw that it is. Nobody else runs during the call, see above.
+            // SAFETY: `readable` saw that it is. Nobody else runs during the call, see above.
             #[allow(unsafe_code)]
             Self::ArrayI32(array) => Tokens::I32(unsafe { array.as_slice() }.unwrap_or_default()),
             // SAFETY: the same.
             #[allow(unsafe_code)]
             Self::ArrayI64(array) => Tokens::I64(unsafe { array.as_slice() }.unwrap_or_default()),
-            Self::I32(buffer) => Tokens::I32(slice(buffer)),
-            Self::I64(buffer) => Tokens::I64(slice(buffer)),
+            // SAFETY: `get` saw signed integers of 4 bytes, and that they are readable.
+            #[allow(unsafe_code)]
+            Self::I32(buffer) => Tokens::I32(unsafe { slice(buffer) }),
+            // SAFETY: the same, of 8 bytes.
+            #[allow(unsafe_code)]
+            Self::I64(buffer) => Tokens::I64(unsafe { slice(buffer) }),
             Self::Empty => Tokens::EMPTY,
         }
     }
@@ -68,40 +68,84 @@ fn refuse<T>(py: Python<'_>, argument: &'static str, reason: String) -> PyResult
     Err(Error::Argument { argument, reason }).or_raise(py)
 }
 
-fn contiguous<'a, 'py, T>(
+/// What a value has in memory. Some (those of `ctypes`) tell their shape only through a memory view.
+fn buffer(value: &Bound<'_, PyAny>) -> Option<PyUntypedBuffer> {
+    PyUntypedBuffer::get(value).or_else(|_| PyUntypedBuffer::get(PyMemoryView::from(value)?.as_any())).ok()
+}
+
+/// What there is instead of a row of integers: a single one, or something else by its dtype or class.
+fn what_is_wrong(value: &Bound<'_, PyAny>) -> PyResult<String> {
+    if value.getattr("ndim").and_then(|ndim| ndim.extract::<usize>()).is_ok_and(|ndim| ndim == 0) {
+        return Ok("need one dimension, got 0".to_owned());
+    }
+    let kind = match value.getattr("dtype") {
+        Ok(dtype) => dtype.str()?.to_string(),
+        Err(_) => value.get_type().name()?.to_string(),
+    };
+    // A view's class says nothing of what it views.
+    let code = value.getattr("format").or_else(|_| value.getattr("typecode"));
+    let code = code.map_or(String::new(), |code| format!(" of {code:?}"));
+    Ok(format!("need int32 or int64, got {kind}{code}"))
+}
+
+fn readable<'a, 'py, T>(
     array: &'a Bound<'py, PyArray1<T>>,
     argument: &'static str,
 ) -> PyResult<&'a Bound<'py, PyArray1<T>>> {
-    if array.is_c_contiguous() {
+    let reason = if !array.is_c_contiguous() {
+        GAPS.to_owned()
+    } else if array.is_empty() || array.data().is_aligned() {
         return Ok(array);
-    }
-    refuse(array.py(), argument, "need a contiguous buffer".to_owned())
+    } else {
+        unaligned(size_of::<T>())
+    };
+    refuse(array.py(), argument, reason)
 }
 
-fn check<T: Element>(py: Python<'_>, buffer: &PyBuffer<T>, argument: &'static str) -> PyResult<()> {
+const GAPS: &str = "need a contiguous buffer";
+
+fn unaligned(bytes: usize) -> String {
+    format!("need memory that is aligned to {bytes} bytes")
+}
+
+/// Signed integers of 4 or 8 bytes. The code's own size isn't asked for: after an order, which `ctypes` puts in
+/// front of it, that is not the machine's.
+fn is_integers(buffer: &PyUntypedBuffer) -> bool {
+    let code = buffer.format().to_bytes();
+    let code = match code {
+        [b'@' | b'=' | b'<' | b'>' | b'!', code @ ..] | code => code,
+    };
+    matches!(code, b"i" | b"l" | b"q") && matches!(buffer.item_size(), 4 | 8)
+}
+
+/// Whether integers can be read in place; if not, why.
+fn check(buffer: &PyUntypedBuffer) -> Result<(), String> {
     if buffer.dimensions() != 1 {
-        return refuse(py, argument, format!("need one dimension, got {}", buffer.dimensions()));
+        return Err(format!("need one dimension, got {}", buffer.dimensions()));
     }
     if !buffer.is_c_contiguous() {
-        return refuse(py, argument, "need a contiguous buffer".to_owned());
+        return Err(GAPS.to_owned());
     }
     let foreign: &[u8] = if cfg!(target_endian = "little") { b">!" } else { b"<" };
     if buffer.format().to_bytes().first().is_some_and(|order| foreign.contains(order)) {
-        return refuse(py, argument, "need the machine's byte order".to_owned());
+        return Err("need the machine's byte order".to_owned());
+    }
+    if buffer.item_count() > 0 && !buffer.buf_ptr().addr().is_multiple_of(buffer.item_size()) {
+        return Err(unaligned(buffer.item_size()));
     }
     Ok(())
 }
 
-fn slice<T: Element>(buffer: &PyBuffer<T>) -> &[T] {
+/// # Safety
+/// The buffer's items are `T`s, and `check` found nothing wrong.
+#[allow(unsafe_code)]
+unsafe fn slice<T>(buffer: &PyUntypedBuffer) -> &[T] {
     if buffer.item_count() == 0 {
         return &[];
     }
-    // SAFETY: `check` saw a contiguous buffer of this element type, which CPython keeps exported while
+    // SAFETY: contiguous and aligned items, as the caller promises, which CPython keeps exported while
     // `buffer` lives. That nobody writes to it during the call is the caller's part, as documented.
-    #[allow(unsafe_code)]
-    unsafe {
-        std::slice::from_raw_parts(buffer.buf_ptr().cast(), buffer.item_count())
-    }
+    unsafe { std::slice::from_raw_parts(buffer.buf_ptr().cast(), buffer.item_count()) }
 }
 
 /// Slots from an int32/int64 buffer: read in place where they are int32.

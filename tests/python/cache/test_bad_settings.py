@@ -81,7 +81,7 @@ HOSTS: list[tuple[dict[str, Any], str]] = [
     ({"size": 1024, "tokens": 4}, "host: give one of"),
     ({"tokens": 4, "ratio": 1.0}, "host: give one of"),
     ({"size": 1024, "ratio": 1.0}, "host: give one of"),
-    ({"tokens": 4, "layout": "page_first"}, "layout: "),
+    ({"tokens": 4, "layout": "page_last"}, "layout: "),
     ({"tokens": 4, "layout": None}, "layout: "),
 ]
 

@@ -20,7 +20,7 @@ import hicache
 from hicache import ModelIdentity, Namespace
 
 EIGHT = [0, 1, 2, 3, 4, 5, 6, 7]
-LAYOUTS = ("page_unified", "layer_first")
+LAYOUTS = ("page_unified", "layer_first", "page_first", "page_first_direct", "page_head")
 SPACES = [
     PLAIN,
     *(Namespace(**{key: "x"}) for key in ("extra_key", "salt", "adapter")),

@@ -185,6 +185,14 @@ impl Bench {
         let held: Vec<(Key, Held)> = self.pins.iter().map(|(_, key, held)| (key.clone(), *held)).collect();
         let may_go = self.naive.evictable(tier, &held);
         assert_eq!(self.tree.evictable(TIERS[tier]), may_go);
+        // From either side: what the first answer finds out decides the others.
+        let mut amounts: Vec<usize> = (0..=self.naive.total(tier) + 1).collect();
+        if pages.is_multiple_of(2) {
+            amounts.reverse();
+        }
+        for amount in amounts {
+            assert_eq!(self.tree.can_evict(TIERS[tier], amount), amount <= may_go, "{amount} of {may_go}");
+        }
         let out = self.tree.evict(TIERS[tier], pages);
         assert_eq!(out.slots.len(), pages.min(may_go), "exactly as many as asked and possible");
         let mut dropped = 0;

@@ -52,24 +52,22 @@ impl Memory {
 
     /// A host page, plane after plane.
     pub fn host_page(&self, slot: Slot) -> Vec<u8> {
-        let mut page = vec![0; self.page_bytes()];
-        let mut at = 0;
-        for plane in 0..self.sizes.len() {
-            let (address, size) = self.host(plane, slot);
-            // SAFETY: `host` checked the run; no transfer writes to a page that a test looks at.
-            unsafe { std::ptr::copy_nonoverlapping(address, page[at..at + size].as_mut_ptr(), size) };
-            at += size;
+        let mut page = Vec::with_capacity(self.page_bytes());
+        for run in self.layout.runs(slot.0) {
+            let address = self.slab.address(run.clone()).expect("inside the slab");
+            // SAFETY: inside the slab; no transfer writes to a page that a test looks at.
+            page.extend_from_slice(unsafe { std::slice::from_raw_parts(address, run.len()) });
         }
         page
     }
 
     pub fn write_host(&self, slot: Slot, page: &[u8]) {
         let mut at = 0;
-        for plane in 0..self.sizes.len() {
-            let (address, size) = self.host(plane, slot);
-            // SAFETY: `host` checked the run; the caller owns the slot.
-            unsafe { std::ptr::copy_nonoverlapping(page[at..at + size].as_ptr(), address, size) };
-            at += size;
+        for run in self.layout.runs(slot.0) {
+            let address = self.slab.address(run.clone()).expect("inside the slab");
+            // SAFETY: inside the slab; the caller owns the slot.
+            unsafe { std::ptr::copy_nonoverlapping(page[at..].as_ptr(), address, run.len()) };
+            at += run.len();
         }
     }
 
@@ -80,12 +78,6 @@ impl Memory {
                 Direction::Out => self.write_host(host, &self.device_page(device)),
             }
         }
-    }
-
-    fn host(&self, plane: usize, slot: Slot) -> (*mut u8, usize) {
-        let rows = self.layout.plane(plane);
-        let start = rows.offset + slot.0 as usize * rows.stride;
-        (self.slab.address(start..start + rows.bytes).expect("inside the slab"), rows.bytes)
     }
 }
 

@@ -17,6 +17,7 @@ pub mod side;
 pub mod store;
 pub mod storm;
 pub mod tenants;
+pub mod travel;
 
 /// A seeded sequence of numbers: the same on every machine.
 #[derive(Debug)]

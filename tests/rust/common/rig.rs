@@ -5,13 +5,14 @@ use super::memory::{Memory, stamp};
 use super::store::FaultStore;
 use hicache_core::executor::Executor;
 use hicache_core::hash::Namespace;
-use hicache_core::host::LayoutKind;
+use hicache_core::host::{LayoutKind, SlabOptions};
 use hicache_core::identity::Fingerprint;
 use hicache_core::ids::{Cursor, HitId, Slot, Tier};
 use hicache_core::page::{PageSize, Tokens};
 use hicache_core::policy::{Eviction, Lru};
 use hicache_core::pool::{Plane, PoolSpec};
 use hicache_core::storage::{Store, Workers};
+use hicache_core::transfer::cpu::CpuOptions;
 use hicache_core::{Config, HiCache, HitView, assemble};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -53,6 +54,9 @@ pub fn config(shape: Shape) -> Config {
         host_slots: shape.host,
         eviction: "lru".into(),
         layout: shape.layout,
+        memory: SlabOptions::default(),
+        gpu: None,
+        copies: CpuOptions::default(),
         io_threads: shape.threads,
         write_queue: shape.queue,
         prefetch_deadline: shape.deadline,

@@ -6,9 +6,10 @@ use hicache_core::host::{Layout, LayoutKind, Slab};
 use hicache_core::ids::Slot;
 use hicache_core::page::{PageSize, Tokens};
 use hicache_core::pool::{Plane, PoolSpec};
-use hicache_core::transfer::cpu::{CpuCopier, PlaneMemory};
-use hicache_core::transfer::plan::PlanePair;
+use hicache_core::transfer::cpu::{CpuCopier, CpuOptions};
+use hicache_core::transfer::plan::{Plan, PlanePair};
 use hicache_core::transfer::{Copier, CopyJob, Direction};
+use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,19 +19,27 @@ pub struct Shape {
     pub page: u32,
     pub layers: u32,
     pub heads: usize,
+    pub groups: usize,
     pub k: usize,
     pub v: usize,
 }
 
-pub const SHAPES: [Shape; 6] = [
-    Shape { page: 2, layers: 2, heads: 2, k: 4, v: 4 },
-    Shape { page: 2, layers: 2, heads: 1, k: 4, v: 4 },
-    Shape { page: 1, layers: 2, heads: 2, k: 4, v: 4 },
-    Shape { page: 4, layers: 3, heads: 2, k: 6, v: 4 },
+const fn shape(page: u32, layers: u32, [heads, groups]: [usize; 2], [k, v]: [usize; 2]) -> Shape {
+    Shape { page, layers, heads, groups, k, v }
+}
+
+pub const SHAPES: [Shape; 8] = [
+    shape(2, 2, [2, 1], [4, 4]),
+    shape(2, 2, [1, 1], [4, 4]),
+    shape(1, 2, [2, 2], [4, 4]),
+    shape(4, 3, [2, 1], [6, 4]),
     // 24 bytes a page, padded to 32 where pages are unified.
-    Shape { page: 1, layers: 2, heads: 1, k: 3, v: 3 },
+    shape(1, 2, [1, 1], [3, 3]),
     // A pool whose pages have no bytes.
-    Shape { page: 2, layers: 1, heads: 1, k: 0, v: 0 },
+    shape(2, 1, [1, 1], [0, 0]),
+    // Lines of 64 bytes, and then some.
+    shape(5, 3, [4, 2], [36, 36]),
+    shape(3, 2, [6, 3], [33, 17]),
 ];
 
 impl Shape {
@@ -42,7 +51,8 @@ impl Shape {
         let bytes = |role| 2 * self.heads * if role == 0 { self.k } else { self.v };
         let plane = |layer, role| Plane { layer, role, bytes_per_token: bytes(role) };
         let planes = (0..self.layers).flat_map(|layer| [plane(layer, 0), plane(layer, 1)]);
-        PoolSpec::new(name, planes.collect()).unwrap()
+        let (heads, groups) = (u32::try_from(self.heads).unwrap(), u32::try_from(self.groups).unwrap());
+        PoolSpec::new(name, planes.collect()).unwrap().with_heads(heads, groups).unwrap()
     }
 
     /// Bytes of a page's K or V of one layer.
@@ -54,16 +64,42 @@ impl Shape {
         self.layers as usize * (self.bytes(0) + self.bytes(1))
     }
 
-    /// Where the axes of the layout put a page's plane, by the text of the layout's documentation.
-    pub fn address(self, kind: LayoutKind, slots: usize, slot: usize, layer: usize, role: usize) -> usize {
-        let (k, v) = (self.bytes(0), self.bytes(1));
+    /// Where a head of a row of a page's plane is: `at` is [layer, role, slot, row, head], and the axes are
+    /// spelled as the layout's documentation has them, row-major.
+    pub fn address(self, kind: LayoutKind, slots: usize, at: [usize; 5]) -> usize {
+        let [layer, role, slot, row, head] = at;
+        let (layers, page, heads) = (self.layers as usize, self.page as usize, self.heads);
+        let sizes = [2 * self.k, 2 * self.v];
+        let size = sizes[role];
+        let half = role * slots * page * layers * heads * sizes[0];
+        let token = slot * page + row;
         match kind {
             // (2, L, N·P, H, D)
-            LayoutKind::LayerFirst if role == 0 => (layer * slots + slot) * k,
-            LayoutKind::LayerFirst => self.layers as usize * slots * k + (layer * slots + slot) * v,
-            // (N, L, 2, P, H, D), every page padded to 32
+            LayoutKind::LayerFirst => {
+                half + flat(&[(layer, layers), (token, slots * page), (head, heads)]) * size
+            }
+            // (2, N·P, L, H, D)
+            LayoutKind::PageFirst => {
+                half + flat(&[(token, slots * page), (layer, layers), (head, heads)]) * size
+            }
+            // (2, N, L, P, H, D)
+            LayoutKind::PageFirstDirect => {
+                half + flat(&[(slot, slots), (layer, layers), (row, page), (head, heads)]) * size
+            }
+            // (2, N, H, P, L, D)
+            LayoutKind::PageHead => {
+                half + flat(&[(slot, slots), (head, heads), (row, page), (layer, layers)]) * size
+            }
+            // (N, G, L, 2, P, H/G, D), every page padded to 32
             LayoutKind::PageUnified => {
-                slot * self.page_bytes().div_ceil(32) * 32 + layer * (k + v) + role * k
+                let group = heads / self.groups;
+                let outer = flat(&[(head / group, self.groups), (layer, layers)]);
+                let inner = flat(&[(row, page), (head % group, group)]);
+                let both = page * group * (sizes[0] + sizes[1]);
+                slot * self.page_bytes().div_ceil(32) * 32
+                    + outer * both
+                    + role * page * group * sizes[0]
+                    + inner * size
             }
         }
     }
@@ -88,22 +124,24 @@ pub struct Side {
 
 impl Side {
     pub fn new(shape: Shape, kind: LayoutKind, slots: u32) -> Self {
+        Self::with(shape, kind, slots, CpuOptions::default())
+    }
+
+    pub fn with(shape: Shape, kind: LayoutKind, slots: u32, options: CpuOptions) -> Self {
         let spec = shape.spec("kv");
         let layout = Layout::new(kind, &spec, shape.size(), slots).unwrap();
         let slab = Arc::new(Slab::new(layout.bytes()).unwrap());
         let mut device: Vec<Vec<u8>> = Vec::new();
         let mut planes = Vec::new();
+        let host = slab.address(0..0).unwrap().expose_provenance() as u64;
         for (at, plane) in spec.planes.iter().enumerate() {
-            let (rows, bytes) = (layout.plane(at), shape.bytes(plane.role as usize));
-            device.push(vec![0xDD; bytes * 8]);
-            let pair =
-                PlanePair { layer: plane.layer, device_stride: bytes, host_stride: rows.stride, bytes };
-            let host = slab.address(rows.offset..rows.offset).unwrap();
-            let device = device[at].as_mut_ptr();
-            planes.push(PlaneMemory { pair, device, host, slab: Arc::clone(&slab) });
+            device.push(vec![0xDD; shape.bytes(plane.role as usize) * 8]);
+            let device = device[at].as_mut_ptr().expose_provenance() as u64;
+            planes.push(PlanePair::rows(plane.layer, device, host, layout.axes(at)));
         }
+        let memory: Arc<dyn Any + Send + Sync> = Arc::<Slab>::clone(&slab);
         // SAFETY: `device` lives as long as the copier, beside it, and its planes never grow.
-        let copier = unsafe { CpuCopier::new(planes) }.unwrap();
+        let copier = unsafe { CpuCopier::new(&Plan::new(&planes), &memory, options, [0; 2]) }.unwrap();
         Self { shape, device, layout, slab, copier, tickets: [0; 2] }
     }
 
@@ -161,4 +199,12 @@ impl Side {
             at += run.len();
         }
     }
+}
+
+/// Row-major index of (index, extent) from outer to inner.
+fn flat(axes: &[(usize, usize)]) -> usize {
+    axes.iter().fold(0, |at, &(index, extent)| {
+        assert!(index < extent);
+        at * extent + index
+    })
 }

@@ -19,7 +19,7 @@ from hicache.engines.reference import path
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hicache.engines.reference.pool import KVPool
+    from hicache.engines.reference.parts import Needs
     from hicache.engines.reference.sequence import Sequence
     from hicache.engines.reference.verbs import Cache, Load
 
@@ -27,11 +27,12 @@ if TYPE_CHECKING:
 class Admission:
     """First come, first served; at most `max_running` run at once."""
 
-    def __init__(self, cache: Cache, pool: KVPool, max_running: int, clock: Callable[[], float]) -> None:
+    def __init__(self, cache: Cache, needs: Needs, max_running: int, clock: Callable[[], float]) -> None:
         self.waiting: deque[Sequence] = deque()
         self.crowded = False  # the last try found no room: try again when a request has ended
         self._cache = cache
-        self._pool = pool
+        self._needs = needs
+        self._pool = needs.pools.kv
         self._max_running = max_running
         self._clock = clock
 
@@ -73,7 +74,8 @@ class Admission:
             # count in full, or the first one's copies would be cut short for pages that they hold.
             held = 0 if batch else sequence.hit.device_length
             used += path.missing(sequence, self._pool, held)
-            if used > self._pool.slots:
+            together = [other.kv_tokens for other in [*running, *batch, sequence]]
+            if used > self._pool.slots or self._needs.lacking(together) is not None:
                 break  # nobody overtakes a request that waits for room: it would wait for ever
             batch.append(sequence)
         return batch

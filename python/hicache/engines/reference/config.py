@@ -1,4 +1,9 @@
-"""The shape of a llama-family model.
+"""The shape of a model: llama-family, Gemma 3, or a hybrid of layers that remember differently.
+
+    layer   remembers                                                   pool
+    F       K and V of every token (full attention)                     kv
+    W       K and V of the last `window` tokens (sliding window)        window
+    S       one state that sums up all tokens (gated linear attention)  state
 
 For: everything that must agree before a weight or a KV byte means anything.
 Assumes: nothing.
@@ -10,10 +15,22 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, fields
 
+FULL, WINDOW, STATE = "F", "W", "S"
+FAMILIES = ("llama", "gemma3")
+
 
 @dataclass(frozen=True, slots=True)
 class ModelConfig:
-    """Sizes are in elements, `max_positions` in tokens. Rotary pairs are interleaved (see `rope.py`)."""
+    """Sizes are in elements, `max_positions` and `window` in tokens.
+
+    family:           "llama": SwiGLU, interleaved rotary pairs (see `rope.py`). "gemma3": GeGLU, half-split
+                      rotary pairs, embeddings times sqrt(hidden), norms of each head's Q and K, norms behind
+                      attention and FFN too. (Gemma 3 caps no logits.)
+    kinds:            a letter for each layer, as above; "" stands for F in all of them
+    window:           tokens that a W layer's token sees, itself included
+    window_rope_base: rotary base of the W layers; 0 stands for `rope_base`
+    state_*:          heads of an S layer, and the two sides of each head's state
+    """
 
     layers: int
     hidden: int
@@ -26,11 +43,27 @@ class ModelConfig:
     norm_eps: float = 1e-5
     max_positions: int = 8192
     tied_embeddings: bool = False
+    family: str = "llama"
+    kinds: str = ""
+    window: int = 0
+    window_rope_base: float = 0.0
+    state_heads: int = 0
+    state_key: int = 0
+    state_value: int = 0
 
     def __post_init__(self) -> None:
+        if self.family not in FAMILIES:
+            raise ValueError(f"family must be one of {', '.join(FAMILIES)}, got {self.family!r}")
+        if self.kinds and (len(self.kinds) != self.layers or set(self.kinds) - {FULL, WINDOW, STATE}):
+            raise ValueError(f"kinds must be {self.layers} letters of FWS (or empty), got {self.kinds!r}")
+        unused = {"window_rope_base"}
+        unused |= set() if WINDOW in self.kinds else {"window"}
+        unused |= set() if STATE in self.kinds else {"state_heads", "state_key", "state_value"}
         for field in fields(self):
             value = getattr(self, field.name)
-            if value <= 0 and not isinstance(value, bool):
+            if isinstance(value, (bool, str)) or (field.name in unused and value == 0):
+                continue
+            if value <= 0:
                 raise ValueError(f"{field.name} must be positive, got {value}")
         if self.query_heads % self.kv_heads:
             raise ValueError(
@@ -40,11 +73,21 @@ class ModelConfig:
             raise ValueError(f"head_dim ({self.head_dim}) must be even: rotary positions turn pairs")
 
     @property
-    def kv_elements_per_token(self) -> int:
-        """Elements of K and V that one token leaves in the pool, all layers together."""
-        return 2 * self.layers * self.kv_heads * self.head_dim
+    def layer_kinds(self) -> str:
+        """A letter for each layer."""
+        return self.kinds or FULL * self.layers
 
-    def as_dict(self) -> dict[str, int | float | bool]:
+    def places(self) -> list[tuple[str, int]]:
+        """For each layer its kind, and which of its kind it is: its number in its pool."""
+        kinds = self.layer_kinds
+        return [(kind, kinds[:number].count(kind)) for number, kind in enumerate(kinds)]
+
+    @property
+    def kv_elements_per_token(self) -> int:
+        """Elements of K and V that one token leaves in the KV pools, all attention layers together."""
+        return 2 * (self.layers - self.layer_kinds.count(STATE)) * self.kv_heads * self.head_dim
+
+    def as_dict(self) -> dict[str, int | float | bool | str]:
         """Every field by name, for an identity or a report."""
         return asdict(self)
 

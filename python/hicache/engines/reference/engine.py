@@ -24,10 +24,14 @@ from typing import TYPE_CHECKING
 
 from hicache.engines.reference import path
 from hicache.engines.reference.admission import Admission
-from hicache.engines.reference.model import Model, Span
+from hicache.engines.reference.model import Model
+from hicache.engines.reference.parts import Needs, Parts
+from hicache.engines.reference.pools import Pools
 from hicache.engines.reference.sequence import Sequence
+from hicache.engines.reference.span import Span
 from hicache.engines.reference.submit import checked
 from hicache.engines.reference.uncached import Uncached
+from hicache.engines.reference.verbs import HybridCache
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -48,6 +52,8 @@ class EngineStalled(RuntimeError):
 class Engine:
     """Runs requests on `model`, with KV in `pool`; `cache` was made over the same pool, or is None.
 
+    A hybrid model needs `Pools`, and a cache that has slots for all of them (`verbs.HybridCache`).
+
     chunk_tokens:  most tokens of a forward pass (but every running answer gets its one token)
     max_running:   most requests that run at once
     stall_timeout: seconds without any progress until `EngineStalled`
@@ -57,7 +63,7 @@ class Engine:
     def __init__(
         self,
         model: Model,
-        pool: KVPool,
+        pool: KVPool | Pools,
         cache: Cache | None = None,
         *,
         chunk_tokens: int = 512,
@@ -68,13 +74,17 @@ class Engine:
         for name, value in (("chunk_tokens", chunk_tokens), ("max_running", max_running)):
             if value < 1:
                 raise ValueError(f"{name} must be at least 1, got {value}")
+        self.pools = Pools.of(pool)
+        self.pools.check(model.config)
         self.model = model
-        self.pool = pool
-        self.cache: Cache = Uncached(pool.slots, pool.page_size) if cache is None else cache
+        self.pool = self.pools.kv
+        self.cache: Cache = _uncached(self.pools) if cache is None else cache
+        self._hybrid = _hybrid(self.cache, self.pools)
+        self._needs = Needs(self.pools, model.config.window, chunk_tokens)
         self._chunk_tokens = chunk_tokens
         self._stall_timeout = stall_timeout
         self._clock = clock
-        self._admission = Admission(self.cache, pool, max_running, clock)
+        self._admission = Admission(self.cache, self._needs, max_running, clock)
         self._running: list[Sequence] = []
         self._loads: list[Load] = []  # issued and not waited for yet
         self._moved_at = clock()
@@ -83,8 +93,10 @@ class Engine:
 
     def submit(self, request: Request) -> Sequence:
         """Queue a request. Raises `RequestTooLarge` or `ValueError` for one that can never run."""
-        prompt = checked(request, self.model.config, self.pool)
+        prompt = checked(request, self.model.config, self._needs)
         sequence = Sequence.of(request, prompt, self._clock())
+        if self._hybrid is not None:
+            sequence.parts = Parts(self._hybrid, self._needs, sequence.kv_tokens)
         if not self.busy:
             self._moved_at = sequence.clock.arrived
         self._admission.waiting.append(sequence)
@@ -146,11 +158,11 @@ class Engine:
         """A token of each answer, then prompts, the oldest first, as far as the step allows."""
         answering = [sequence for sequence in self._running if sequence.computed >= sequence.prompt]
         prompting = [sequence for sequence in self._running if sequence.computed < sequence.prompt]
-        batch = [(sequence, sequence.span(1)) for sequence in answering]
+        batch = [(sequence, sequence.span(1)) for sequence in answering if path.reach(sequence, 1)]
         left = max(self._chunk_tokens - len(answering), 1)  # a prompt moves on however many answers there are
         for sequence in prompting:
             tokens = min(sequence.prompt - sequence.computed, left)
-            if tokens:
+            if tokens and path.reach(sequence, tokens):
                 batch.append((sequence, sequence.span(tokens)))
                 left -= tokens
         return batch
@@ -172,7 +184,7 @@ class Engine:
 
         started = self._clock()
         spans = [span for _, span in batch]
-        logits = self.model.forward(spans, self.pool, before_layer if self._loads else None)
+        logits = self.model.forward(spans, self.pools, before_layer if self._loads else None)
         self._loads.clear()
         self._moved_at = self._clock()
         for sequence, _ in batch:
@@ -185,7 +197,7 @@ class Engine:
         best = logits.argmax(dim=-1).tolist()
         for row, (sequence, span) in enumerate(batch):
             if span.end < sequence.length:
-                continue  # a prompt with more chunks to come
+                continue  # a prompt with more to come
             if sequence.request.keep_logits:
                 sequence.logits.append(logits[row].clone())
             sampled.append((sequence, best[row]))
@@ -211,9 +223,33 @@ class Engine:
 
     def _check_stalled(self) -> None:
         waiting, stalled = self._admission.waiting, self._clock() - self._moved_at
-        if waiting and stalled > self._stall_timeout:
+        if stalled <= self._stall_timeout:
+            return
+        if self._running:
+            raise EngineStalled(
+                f"no progress for {stalled:.0f} s: no room in the window pool for the next step"
+            )
+        if waiting:
             need = self.pool.pages_for(waiting[0].kv_tokens)
             raise EngineStalled(
                 f"no progress for {stalled:.0f} s: {len(waiting)} requests wait and none runs; "
                 f"the first needs {need} of {self.pool.slots} pages"
             )
+
+
+def _uncached(pools: Pools) -> Uncached:
+    return Uncached(
+        pools.kv.slots,
+        pools.kv.page_size,
+        window_slots=0 if pools.window is None else pools.window.slots,
+        state_slots=0 if pools.state is None else pools.state.slots,
+    )
+
+
+def _hybrid(cache: Cache, pools: Pools) -> HybridCache | None:
+    """The cache, where its verbs for windows and states are needed."""
+    if pools.window is None and pools.state is None:
+        return None
+    if not isinstance(cache, HybridCache):
+        raise ValueError(f"cache: {type(cache).__name__} has no slots for windows and states (HybridCache)")
+    return cache

@@ -4,8 +4,11 @@
     load         load                      it may run: its hit comes to the device
     allocate     allocate                  and it gets slots for all the rest
     (compute)    load.wait_layer           the model, just before each layer reads the pool
-    keep         insert, free              after each chunk, and at the end: whole pages go to the tree
+     reach                                  hybrids: window slots for the tokens of the next step
+     keep         insert, free              after each pass, and at the end: whole pages go to the tree
     give_back    free, release             it ends, or is aborted, in any state
+
+What a hybrid model's request has in the pools of windows and states besides is in `parts.py`.
 
 Two verbs are not called here: write-through makes the backups by itself when pages are inserted, and allocate
 evicts what it must. `poll` is the engine's, once a step.
@@ -74,8 +77,12 @@ def allocate(cache: Cache, sequence: Sequence, pool: KVPool) -> bool:
     All of them at once, so that a running request never has to stop for want of a slot.
     """
     hit = sequence.hit
+    if sequence.parts is not None and not sequence.parts.take(hit):
+        return False
     slots = cache.allocate(missing(sequence, pool, hit.length))
     if slots is None:
+        if sequence.parts is not None:
+            sequence.parts.give_back()
         return False
     sequence.page_table = torch.cat([hit.slots, slots])
     sequence.computed = sequence.restored = hit.length
@@ -85,17 +92,34 @@ def allocate(cache: Cache, sequence: Sequence, pool: KVPool) -> bool:
     return True
 
 
+def reach(sequence: Sequence, tokens: int) -> bool:
+    """Window slots for the next `tokens` tokens; False: no room for them now."""
+    return sequence.parts is None or sequence.parts.reach(sequence.computed + tokens)
+
+
 def keep(cache: Cache, sequence: Sequence, pool: KVPool) -> None:
     """Give the tree every whole page computed since the last time, and use its slots from now on.
 
     Where another request was quicker with the same page, the tree keeps that one and ours is a duplicate: the
-    page table is re-pointed first, then the duplicate is freed.
+    page table is re-pointed first, then the duplicate is freed. A window moves on only after the insert, so
+    that the tree gets all that it reached.
     """
-    start, end = sequence.hit.length, sequence.computed
-    first, last = start // pool.page_size, end // pool.page_size
-    if first == last:
-        return
-    done = cache.insert(sequence.hit, sequence.tokens[start:end], sequence.page_table[first:last])
+    first, last = sequence.hit.length // pool.page_size, sequence.computed // pool.page_size
+    if sequence.parts is not None:
+        sequence.parts.computed()
+    if first != last:
+        _insert(cache, sequence, first, last)
+    if sequence.parts is not None:
+        sequence.parts.slide(sequence.computed)
+
+
+def _insert(cache: Cache, sequence: Sequence, first: int, last: int) -> None:
+    tokens = sequence.tokens[sequence.hit.length : sequence.computed]
+    slots = sequence.page_table[first:last]
+    if sequence.parts is None:
+        done = cache.insert(sequence.hit, tokens, slots)
+    else:
+        done = sequence.parts.insert(sequence.hit, tokens, slots, first)
     sequence.page_table[first : first + len(done.slots)] = done.slots
     if len(done.duplicates):
         cache.free(done.duplicates)
@@ -108,5 +132,7 @@ def give_back(cache: Cache, sequence: Sequence, pool: KVPool) -> None:
         return
     if len(sequence.page_table):  # else it never ran: a hit that is not loaded has no length
         cache.free(sequence.page_table[hit.length // pool.page_size :])
+    if sequence.parts is not None:
+        sequence.parts.give_back()
     hit.release(generated=sequence.generated)
     sequence.hit = None

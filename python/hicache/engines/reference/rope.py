@@ -1,7 +1,7 @@
-"""Rotary positions for interleaved pairs: (x0, x1), (x2, x3), ...
+"""Rotary positions: of interleaved pairs (x0, x1), (x2, x3), ... or half-split ones (x0, x_{d/2}), ...
 
-For: the model's queries and keys. The half-split form, which turns (x0, x_{d/2}), is a permutation of this
-one; weights of one form give garbage in the other.
+For: the model's queries and keys. The two forms are permutations of one another; weights of one form give
+garbage in the other.
 Assumes: an even head dimension (checked by `ModelConfig`).
 Refuses to know: pages and sequences.
 On error: an index error of torch for a position outside the table.
@@ -28,7 +28,10 @@ class Rope:
         return self._cos[positions].unsqueeze(1), self._sin[positions].unsqueeze(1)
 
 
-def turn(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+def turn(x: Tensor, cos: Tensor, sin: Tensor, *, half_split: bool = False) -> Tensor:
     """`x` (n, heads, head_dim) with every pair turned by its position's angle."""
+    if half_split:
+        first, second = x.chunk(2, dim=-1)
+        return torch.cat((first * cos - second * sin, first * sin + second * cos), dim=-1)
     even, odd = x[..., 0::2], x[..., 1::2]
     return torch.stack((even * cos - odd * sin, even * sin + odd * cos), dim=-1).flatten(-2)

@@ -18,11 +18,13 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from hicache.engines.reference.model import Span
 from hicache.engines.reference.request import Finish, Request, Result
+from hicache.engines.reference.span import Span
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+    from hicache.engines.reference.parts import Parts
 
 
 @dataclass(slots=True)
@@ -54,6 +56,7 @@ class Sequence:
     computed: int = 0  # tokens whose KV is in the pool
     hit: Any = None
     page_table: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.int32))
+    parts: Parts | None = None  # its slots in the other pools of a hybrid model
     restored: int = 0  # tokens that the hit gave at admission; of these:
     from_host: int = 0
     from_storage: int = 0
@@ -80,7 +83,11 @@ class Sequence:
 
     def span(self, tokens: int) -> Span:
         """The next `tokens` tokens to compute."""
-        return Span(self.tokens[self.computed : self.computed + tokens], self.computed, self.page_table)
+        start, end = self.computed, self.computed + tokens
+        if self.parts is None:
+            return Span(self.tokens[start:end], start, self.page_table)
+        window, state = self.parts.window_table, self.parts.state_use(start, end)
+        return Span(self.tokens[start:end], start, self.page_table, window, state)
 
     def append(self, token: int, now: float) -> Finish | None:
         """Takes the next generated token; says how the answer ends, if it does."""

@@ -12,7 +12,7 @@ On error: `MissingPackage` naming the package and the command above; `ValueError
 from __future__ import annotations
 
 import importlib.metadata
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -94,8 +94,9 @@ def _weights(reader: Any, config: ModelConfig, dtype: torch.dtype) -> Weights:
         return torch.tensor(dequantize(stored.data, stored.tensor_type)).to(dtype)
 
     embedding = tensor("token_embd")
+    names = [field.name for field in fields(LayerWeights) if field.default is MISSING]  # what a llama has
     layers = tuple(
-        LayerWeights(**{name: tensor(f"blk.{number}.{name}") for name in LayerWeights.__dataclass_fields__})
+        LayerWeights(**{name: tensor(f"blk.{number}.{name}") for name in names})
         for number in range(config.layers)
     )
     head = embedding if config.tied_embeddings else tensor("output")

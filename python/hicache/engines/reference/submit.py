@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from hicache.engines.reference.config import ModelConfig
-from hicache.engines.reference.pool import KVPool
+from hicache.engines.reference.parts import Needs
 from hicache.engines.reference.request import Request
 
 
@@ -20,11 +20,12 @@ class RequestTooLarge(ValueError):
     """A request that needs more KV than the whole device pool, or more positions than the model, has."""
 
 
-def checked(request: Request, config: ModelConfig, pool: KVPool) -> Tensor:
+def checked(request: Request, config: ModelConfig, needs: Needs) -> Tensor:
     """The prompt as a 1-D int64 tensor on the CPU."""
     prompt = _prompt(request, config)
     if request.max_new_tokens < 1:
         raise ValueError(f"max_new_tokens must be at least 1, got {request.max_new_tokens}")
+    pool = needs.pools.kv
     kv_tokens = len(prompt) + request.max_new_tokens - 1
     size = f"{len(prompt)} prompt and {request.max_new_tokens} new tokens"
     if kv_tokens > config.max_positions:
@@ -34,6 +35,9 @@ def checked(request: Request, config: ModelConfig, pool: KVPool) -> Tensor:
             f"{size} need {pool.pages_for(kv_tokens)} pages of {pool.page_size} tokens, "
             f"the whole device pool has {pool.slots}"
         )
+    lacking = needs.lacking([kv_tokens])
+    if lacking is not None:
+        raise RequestTooLarge(f"{size} need {lacking}")
     return prompt
 
 

@@ -9,7 +9,8 @@ On error: verbs answer with values (no room is `None`, a lost page is a shorter 
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from collections.abc import Mapping
+from typing import Any, Protocol, runtime_checkable
 
 from torch import Tensor
 
@@ -92,3 +93,38 @@ class Cache(Protocol):
     def insert(self, hit: Any, tokens: Tensor, slots: Tensor) -> Done: ...
 
     def free(self, slots: Tensor) -> None: ...
+
+
+class HybridDone(Done, Protocol):
+    """What an insert of a hybrid's pages did."""
+
+    @property
+    def parts(self) -> Mapping[str, Tensor]:
+        """For each slot that was given, the tree's slot for the same page or checkpoint; -1 where it has
+        none. Equal to ours: adopted. Another one: ours is a duplicate, and still ours."""
+        ...
+
+
+@runtime_checkable
+class HybridCache(Cache, Protocol):
+    """The verbs for models with other pools than "kv": "window" (a slot a page) and "state" (a slot a state).
+
+    A hit then has `parts`, after `load`: "window", (length / page_size,) int32, -1 for holes, whole from the
+    first page that the token at `length` sees; "state", (1,) int32, the checkpoint at exactly `length`. Both
+    are pinned as long as the hit's place is, and read only.
+    """
+
+    def allocate_part(self, part: str, count: int) -> Tensor | None:
+        """`count` slots of a pool, or None."""
+        ...
+
+    def insert_parts(
+        self, hit: Any, tokens: Tensor, slots: Tensor, parts: Mapping[str, Tensor]
+    ) -> HybridDone:
+        """`insert`, with the window slots of the same pages (-1 for what has left the window already) and
+        the checkpoint at the end of the last whole page of `tokens`."""
+        ...
+
+    def free_part(self, part: str, slots: Tensor) -> None:
+        """Takes slots of a pool back, also none at all."""
+        ...

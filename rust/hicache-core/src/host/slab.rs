@@ -1,19 +1,40 @@
 //! The region of CPU memory that holds one pool's host pages.
 //!
-//! Anonymous memory, zeroed by the kernel on first use, with huge pages where the kernel has them.
-//! A slab hands out raw addresses; who may use which is settled by slots: one owner at a time.
+//! Anonymous memory, or a memfd that other processes can map too; zeroed, with huge pages where the kernel has
+//! them, touched beforehand by several threads. A slab hands out raw addresses; who may use which is settled
+//! by slots: one owner at a time.
+//! On error: names the bytes that can't be had, before anything is kept.
 #![allow(unsafe_code, reason = "hands out addresses into its own mapping")]
 
+use super::numa;
 use crate::error::{Result, argument};
+use memmap2::MmapMut;
+use std::fs::File;
 use std::ops::Range;
+
+/// What threads take at a time to touch: whole huge pages.
+const TOUCH: usize = 64 << 20;
+
+/// Where a slab's memory comes from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SlabOptions {
+    /// A memfd, which other processes can map; else anonymous memory.
+    pub shared: bool,
+    /// Threads that touch the memory beforehand; 0: it is had page by page when it is first used.
+    pub prefault_threads: usize,
+    /// The NUMA node that the memory is bound to, where the machine has several.
+    pub node: Option<u32>,
+}
 
 /// One pool's host memory.
 #[derive(Debug)]
 pub struct Slab {
     base: *mut u8,
     bytes: usize,
+    /// Of a shared slab.
+    file: Option<File>,
     /// Owns the memory at `base`.
-    _map: Option<memmap2::MmapMut>,
+    _map: Option<MmapMut>,
 }
 
 // SAFETY: the slab never reads or writes its memory itself; owners of slots do, each its own bytes.
@@ -22,20 +43,69 @@ unsafe impl Send for Slab {}
 unsafe impl Sync for Slab {}
 
 impl Slab {
+    /// Anonymous memory that nobody has touched.
+    ///
     /// # Errors
     /// When the kernel refuses so much memory.
     pub fn new(bytes: usize) -> Result<Self> {
+        Self::with(bytes, SlabOptions::default())
+    }
+
+    /// # Errors
+    /// When the kernel refuses so much memory, of this kind or on this node.
+    pub fn with(bytes: usize, options: SlabOptions) -> Result<Self> {
         if bytes == 0 {
-            return Ok(Self { base: std::ptr::NonNull::dangling().as_ptr(), bytes, _map: None });
+            let base = std::ptr::NonNull::dangling().as_ptr();
+            return Ok(Self { base, bytes, file: None, _map: None });
         }
-        let mut map = match memmap2::MmapMut::map_anon(bytes) {
-            Ok(map) => map,
-            Err(error) => return argument("host", format!("no memory for a slab of {bytes} bytes: {error}")),
+        let refused = |error: std::io::Error| format!("no memory for a slab of {bytes} bytes: {error}");
+        let file = if options.shared { Some(memfd::create(bytes)?) } else { None };
+        let map = match &file {
+            // SAFETY: its size is sealed, and its bytes are only used as those of slots are.
+            Some(file) => unsafe { MmapMut::map_mut(file) },
+            None => MmapMut::map_anon(bytes),
         };
+        let mut map = map.or_else(|error| argument("host", refused(error)))?;
         // Advice only: a kernel without huge pages serves small ones.
-        #[cfg(target_os = "linux")]
+        #[cfg(all(target_os = "linux", not(miri)))]
         let _ = map.advise(memmap2::Advice::HugePage);
-        Ok(Self { base: map.as_mut_ptr(), bytes, _map: Some(map) })
+        if let Some(node) = options.node {
+            numa::bind(&mut map, node)?;
+        }
+        touch(&map, options.prefault_threads).or_else(|error| argument("host", refused(error)))?;
+        Ok(Self { base: map.as_mut_ptr(), bytes, file, _map: Some(map) })
+    }
+
+    /// The memory of another process's shared slab, by its descriptor (passed along, or opened as
+    /// `/proc/PID/fd/N`).
+    ///
+    /// # Errors
+    /// When it isn't a shared slab of this size.
+    pub fn attach(file: File, bytes: usize) -> Result<Self> {
+        memfd::check(&file, bytes)?;
+        // SAFETY: its size is sealed: the mapping can't end early. Who uses which bytes is the slots' business.
+        let map = unsafe { MmapMut::map_mut(&file) };
+        let mut map = map.or_else(|error| argument("host", format!("the slab can't be mapped: {error}")))?;
+        Ok(Self { base: map.as_mut_ptr(), bytes, file: Some(file), _map: Some(map) })
+    }
+
+    /// The descriptor by which other processes map it, if it is shared.
+    pub const fn file(&self) -> Option<&File> {
+        self.file.as_ref()
+    }
+
+    /// Address, bytes and, if it is shared, descriptor.
+    pub fn place(&self) -> (usize, usize, Option<i32>) {
+        #[cfg(unix)]
+        let file = self.file.as_ref().map(std::os::fd::AsRawFd::as_raw_fd);
+        #[cfg(not(unix))]
+        let file = None;
+        (self.base.expose_provenance(), self.bytes, file)
+    }
+
+    /// Size.
+    pub const fn bytes(&self) -> usize {
+        self.bytes
     }
 
     /// Address of a run of bytes; `None` if it isn't inside the slab.
@@ -45,5 +115,97 @@ impl Slab {
         }
         // SAFETY: `run.start <= self.bytes`, checked above: inside the mapping or one past its end.
         Some(unsafe { self.base.add(run.start) })
+    }
+}
+
+/// Has the kernel give all of the memory now, by several threads: zeroing is what takes long.
+#[cfg(target_os = "linux")]
+fn touch(map: &MmapMut, threads: usize) -> std::io::Result<()> {
+    let next = std::sync::atomic::AtomicUsize::new(0);
+    let work = || -> std::io::Result<()> {
+        loop {
+            let start = next.fetch_add(TOUCH, std::sync::atomic::Ordering::Relaxed);
+            if start >= map.len() {
+                return Ok(());
+            }
+            map.advise_range(memmap2::Advice::PopulateWrite, start, TOUCH.min(map.len() - start))?;
+        }
+    };
+    std::thread::scope(|scope| {
+        let threads: Vec<_> =
+            (0..threads.min(map.len().div_ceil(TOUCH))).map(|_| scope.spawn(work)).collect();
+        threads.into_iter().try_for_each(|thread| match thread.join() {
+            // A kernel older than 5.14 can't be asked; it gives the pages when they are used.
+            Ok(Err(error)) if error.raw_os_error() == Some(libc::EINVAL) => Ok(()),
+            Ok(done) => done,
+            Err(_) => Err(std::io::Error::other("a thread that touched it panicked")),
+        })
+    })
+}
+
+#[cfg(not(target_os = "linux"))]
+fn touch(_: &MmapMut, _: usize) -> std::io::Result<()> {
+    Ok(())
+}
+
+#[cfg(target_os = "linux")]
+mod memfd {
+    //! Memory that is a file without a name; its size can't be changed any more.
+
+    use crate::error::{Error, Result, argument};
+    use std::fs::File;
+    use std::os::fd::{AsRawFd, FromRawFd};
+
+    const SEALS: i32 = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
+
+    pub fn create(bytes: usize) -> Result<File> {
+        let failed = |what: &str| {
+            let error = std::io::Error::last_os_error();
+            Error::Argument {
+                argument: "host",
+                reason: format!("{what} shared memory of {bytes} bytes: {error}"),
+            }
+        };
+        // SAFETY: the name is a C string.
+        let fd =
+            unsafe { libc::memfd_create(c"hicache".as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING) };
+        if fd < 0 {
+            return Err(failed("no"));
+        }
+        // SAFETY: just opened, and nobody else's.
+        let file = unsafe { File::from_raw_fd(fd) };
+        file.set_len(bytes as u64).map_err(|_| failed("no room for"))?;
+        // SAFETY: an open descriptor.
+        if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, SEALS) } < 0 {
+            return Err(failed("can't seal"));
+        }
+        Ok(file)
+    }
+
+    pub fn check(file: &File, bytes: usize) -> Result<()> {
+        let length = file.metadata().map(|about| about.len());
+        if length.as_ref().ok() != Some(&(bytes as u64)) {
+            return argument("host", format!("need shared memory of {bytes} bytes, got {length:?}"));
+        }
+        // SAFETY: an open descriptor.
+        let seals = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GET_SEALS) };
+        if seals < 0 || seals & SEALS != SEALS {
+            return argument("host", "need the descriptor of a shared slab, whose size is sealed");
+        }
+        Ok(())
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+mod memfd {
+    use crate::error::{Result, argument};
+    use std::fs::File;
+
+    pub fn create(_: usize) -> Result<File> {
+        argument("host", "shared memory needs Linux")
+    }
+
+    pub fn check(_: &File, _: usize) -> Result<()> {
+        argument("host", "shared memory needs Linux")
     }
 }

@@ -23,12 +23,13 @@ impl HiCache {
     /// When the engine owns the slots.
     pub fn allocate(&mut self, pages: usize) -> Result<Option<Vec<Slot>>> {
         self.open()?;
+        self.on_device()?;
         if self.config.engine_owns_slots {
             return argument("slots", "the engine owns the slots: it allocates them itself");
         }
         let missing = pages.saturating_sub(self.device.free());
         // All or nothing: a try that fails must not cost what others could hit.
-        if missing > 0 && missing > self.tree.evictable(Tier::Device) {
+        if missing > 0 && !self.tree.can_evict(Tier::Device, missing) {
             return Ok(None);
         }
         self.make_room(Tier::Device, missing);
@@ -63,7 +64,7 @@ impl HiCache {
         pages.min(self.host.free())
     }
 
-    fn make_room(&mut self, tier: Tier, pages: usize) -> Vec<Slot> {
+    pub(crate) fn make_room(&mut self, tier: Tier, pages: usize) -> Vec<Slot> {
         if pages == 0 {
             return Vec::new();
         }

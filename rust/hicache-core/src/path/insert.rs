@@ -28,6 +28,7 @@ impl HiCache {
     /// Nothing was changed.
     pub fn insert(&mut self, id: HitId, tokens: Tokens<'_>, slots: &[Slot]) -> Result<Inserted> {
         self.open()?;
+        self.on_device()?;
         if !self.hit(id)?.loaded {
             return Err(Error::Hit("is not loaded: load it before inserting"));
         }
@@ -50,6 +51,9 @@ impl HiCache {
             return argument("slots", reason);
         }
         let given = &slots[..pages];
+        if pages == 0 {
+            return Ok(Inserted { depth: place.depth, slots: Vec::new(), duplicates: 0 });
+        }
         self.device.check_out("slots", given)?;
         let new = key.from((known.depth - place.depth) as usize * words.tokens());
         let before = if self.storage { self.tree.last_digest(known) } else { None };

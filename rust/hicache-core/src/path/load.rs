@@ -34,6 +34,7 @@ impl HiCache {
     /// engine's to give, or none by an engine that owns them. Nothing was changed.
     pub fn load(&mut self, ids: &[HitId], given: Option<&[Slot]>) -> Result<Loaded> {
         self.open()?;
+        self.on_device()?;
         self.check_load(ids, given)?;
         // All are held before room is made for any: none may go to make room for another.
         let held = ids.iter().map(|&id| self.hold(id)).collect::<Result<Vec<Held>>>()?;
@@ -115,7 +116,7 @@ impl HiCache {
         let end = self.tree.raise(place, &slots);
         self.device.place(&slots);
         pages.extend(slots.into_iter().zip(sources));
-        self.tree.touch_matched(end);
+        let end = self.tree.touch_exactly(end);
         let turn = self.tree.next_turn(end);
 
         let pin = self.tree.pin(end, Hold::Device);

@@ -8,6 +8,7 @@
 //! A verb checks its arguments before it changes anything, changes the tree, and appends commands.
 
 mod backup;
+mod detach;
 mod evict;
 mod insert;
 mod load;

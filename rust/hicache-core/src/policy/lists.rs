@@ -81,7 +81,7 @@ impl<const N: usize> Lists<N> {
     /// # Errors
     /// When a list doesn't hold exactly the numbers that say so, or is torn.
     pub fn check(&self) -> Result<Vec<u32>, &'static str> {
-        let held = (0u32..).zip(self.links.iter()).filter(|(_, link)| link.list != 0);
+        let held = self.links.numbered().filter(|(_, link)| link.list != 0);
         let held: Vec<u32> = held.map(|(number, _)| number).collect();
         let mut walked = 0;
         for (list, ends) in self.ends.iter().enumerate() {
@@ -103,9 +103,7 @@ impl<const N: usize> Lists<N> {
 
     #[expect(clippy::cast_possible_truncation, reason = "there are a few lists")]
     fn put(&mut self, list: usize, number: u32, newer: u32, older: u32) {
-        while self.links.len() <= number as usize {
-            self.links.push(Link { newer: NIL, older: NIL, list: 0 });
-        }
+        self.links.cover(number, Link { newer: NIL, older: NIL, list: 0 });
         *self.older_of(list, newer) = number;
         *self.newer_of(list, older) = number;
         self.links[number] = Link { newer, older, list: 1 + list as u8 };

@@ -4,8 +4,9 @@
 //! into question only when nothing hangs below it any more.
 //!
 //! What was withheld is older than all that stayed in the list, so when it may leave again, it goes to a list
-//! of its own that is used up first. There the order is that of coming back, which is the order of use again:
-//! a child leaves before its parent, the device gives up its oldest first.
+//! of its own that is used up first. There the order is that of coming back. That is the order of use again where
+//! children and copies went (a child leaves before its parent, the device gives up its oldest first); of two
+//! that were met while pinned, the one that is unpinned first leaves first.
 //!
 //! ```text
 //!  used up first                            used up last

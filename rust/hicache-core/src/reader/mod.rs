@@ -2,9 +2,12 @@
 //! mutates. Nobody waits for anybody.
 //!
 //! ```text
-//!  tree ──changes──▶ cache ──▶ table of (fingerprint of a prefix → tiers) ◀── readers, any thread
+//!  tree ──changes──▶ cache ──▶ tables of (fingerprint of a prefix → tiers) ◀── readers, any thread
 //!                    (after each verb)
 //! ```
+//! There are 256 tables, by some bits of the fingerprint: a full one is made anew alone, so that no verb pays
+//! for all pages.
+
 //! A page's fingerprint covers its whole prefix and namespace in 61 bits. What a reader is told is advice, for
 //! routing and for admission: it serves no bytes, so that two prefixes with one fingerprint (one in 2^61 pairs)
 //! cost a wrong guess and nothing else.
@@ -12,9 +15,11 @@
 //! | file | what |
 //! |---|---|
 //! | `table` | the one hand-made concurrent piece: atomics, one writer (model-checked with loom) |
-//! | `publisher` | the writer's side: applies changes, makes a larger table when needed |
+//! | `publisher` | the writer's side: applies changes, makes a table anew when it is full |
 
 pub mod publisher;
+#[cfg(test)]
+mod publisher_tests;
 pub mod table;
 
 pub use publisher::Publisher;
@@ -44,10 +49,18 @@ pub const NUMBERS: [&str; 11] = [
     "host_resident",
 ];
 
+/// Tables that share the pages, by a fingerprint's bits that no table begins its search with.
+pub(crate) const TABLES: usize = 256;
+
+/// Which table has a page. The lowest bits are the tiers' and the one that all fingerprints have.
+pub(crate) const fn table_of(print: u64) -> usize {
+    (print >> 3) as usize % TABLES
+}
+
 /// What readers share with the writer.
 #[derive(Debug)]
 pub(crate) struct Shared {
-    table: ArcSwap<Table>,
+    tables: ArcSwap<Vec<Arc<Table>>>,
     stats: [AtomicU64; NUMBERS.len()],
 }
 
@@ -80,13 +93,13 @@ impl Reader {
         let pages = self.page_size.pages(whole.units());
         let words = if self.bigrams { 2 * size } else { size };
         let key = whole.words(pages * words);
-        // One table for the whole answer: a larger one that comes meanwhile is the next call's.
-        let table = self.shared.table.load();
+        // The same tables for the whole answer: one that is made anew meanwhile is the next call's.
+        let tables = self.shared.tables.load();
         let mut print = seed_print(&namespace.clone().canonical());
         let mut hit = WouldHit::default();
         for page in 0..pages {
             print = next_print(print, key.range(page * words..(page + 1) * words));
-            let tiers = table.get(print);
+            let tiers = tables[table_of(print)].get(print);
             if tiers == 0 {
                 break;
             }

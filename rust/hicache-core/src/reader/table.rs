@@ -80,6 +80,12 @@ impl Table {
         false
     }
 
+    /// Pages that are somewhere, as (fingerprint, tiers). The writer's thread only.
+    pub fn live(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        let words = self.entries.iter().map(|entry| entry.load(Ordering::Relaxed));
+        words.filter(|word| word & TIERS != 0).map(|word| (word & !TIERS, word & TIERS))
+    }
+
     /// Entries in the order in which a fingerprint looks at them.
     fn probe(&self, print: u64) -> impl Iterator<Item = usize> + use<> {
         let mask = self.entries.len() - 1;

@@ -2,20 +2,26 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `plan` | from pairs of slots to runs of bytes |
+//! | `strided` | the descriptor of a copy |
+//! | `plan` | from planes on both sides to descriptors, and which engine each is for |
 //! | `progress` | how far a stream is, and waiting for it |
-//! | `cpu` | the copier for memory that the CPU reaches |
+//! | `cpu/` | the copier for memory that the CPU reaches |
+//! | `cuda/` | the copier for a GPU, under the cargo feature `cuda` |
 //!
 //! Jobs of one direction are carried out in the order of their tickets, layer by layer. Slots of an
 //! unfinished job belong to it. On error: a copy within this process's memory can't fail; a wait that
 //! outlasts its deadline says so.
 
 pub mod cpu;
+#[cfg(feature = "cuda")]
+pub mod cuda;
 pub mod plan;
 pub mod progress;
+pub mod strided;
 
 pub use progress::Progress;
 
+use crate::error::Result;
 use crate::ids::Slot;
 use std::sync::Arc;
 
@@ -39,13 +45,31 @@ pub struct CopyJob {
     pub pages: Vec<(Slot, Slot)>,
 }
 
+/// Makes a device's stream wait for layer `.1` of load `.0` and of all loads before it; the stream as its copier
+/// names them. Usable from any thread, and after the copier has ended.
+pub type WaitOnStream = Arc<dyn Fn(u64, u32, u64) -> Result<()> + Send + Sync>;
+
 /// Carries out copies in the background.
 ///
-/// Two implementations: [`cpu::CpuCopier`], and doubles in tests that hold a job back at a gate.
+/// Implementations: [`cpu::CpuCopier`], the one of `cuda/`, and doubles in tests that hold a job back at a gate.
 pub trait Copier: Send + Sync {
     /// Takes a job; returns at once. Tickets of a direction are submitted in order, without gaps.
     fn submit(&mut self, job: CopyJob);
 
     /// How far a direction is.
     fn progress(&self, direction: Direction) -> &Arc<Progress>;
+
+    /// The stream on which the engine computes: jobs submitted from now on come after what it has then. Means
+    /// nothing where the CPU copies.
+    fn follow(&self, _stream: u64) {}
+
+    /// What ended all copies of this copier: none is carried out or finishes any more.
+    fn fault(&self) -> Option<String> {
+        None
+    }
+
+    /// Waiting on the device instead of the CPU, where copies have streams.
+    fn wait_on_stream(&self) -> Option<WaitOnStream> {
+        None
+    }
 }

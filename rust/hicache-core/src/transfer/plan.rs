@@ -1,90 +1,235 @@
-//! From pairs of slots to runs of bytes: neighbouring pages become one run where both sides allow it.
+//! From planes on both sides to strided copies: axes in the host's order, neighbours merged into maximal runs.
 //!
-//! Pure arithmetic; knows no memory.
+//! The plan is made once; a job adds pages. Pure arithmetic; knows addresses as numbers, no memory.
+//! On error: nothing here fails; planes without bytes are left out.
 
+use super::strided::{AXES, Axis, PlaneAt, Strided};
+use crate::host::layout::Axes;
 use crate::ids::Slot;
 
-/// One plane on both sides: page `s` is `stride` bytes after page `s - 1`.
-#[derive(Clone, Copy, Debug)]
-pub struct PlanePair {
-    /// The layer that reads the plane.
-    pub layer: u32,
-    /// Device bytes from one slot to the next.
-    pub device_stride: usize,
-    /// Host bytes from one slot to the next.
-    pub host_stride: usize,
-    /// Of one page.
-    pub bytes: usize,
-}
-
-/// A run of bytes: offsets from each side's slot 0, and a length.
+/// One plane on one side: its address, and a stride per axis. Bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Run {
-    /// From the device plane's start.
-    pub device: usize,
-    /// From the host plane's slot 0.
-    pub host: usize,
-    /// Length in bytes.
-    pub bytes: usize,
+pub struct Side {
+    /// Of slot 0.
+    pub address: u64,
+    /// From one slot to the next.
+    pub page: i64,
+    /// From one row to the next.
+    pub row: i64,
+    /// From one group of heads to the next.
+    pub group: i64,
+    /// From one head of a group to the next.
+    pub head: i64,
 }
 
-/// The runs of one plane for pages (device slot, host slot), in their order.
-pub fn runs(plane: PlanePair, pages: &[(Slot, Slot)]) -> impl Iterator<Item = Run> + '_ {
-    // Pages touch only where there is no room between them on either side.
-    let dense = plane.device_stride == plane.bytes && plane.host_stride == plane.bytes;
-    let mut at = 0;
-    std::iter::from_fn(move || {
-        let &(device, host) = pages.get(at)?;
-        let mut count = 1;
-        while dense && pages.get(at + count).is_some_and(|&next| follows((device, host), next, count)) {
-            count += 1;
+/// One plane on both sides, and how many of what a page of it has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PlanePair {
+    /// The layer that reads it.
+    pub layer: u32,
+    /// On the device.
+    pub device: Side,
+    /// On the host.
+    pub host: Side,
+    /// Rows of a page.
+    pub rows: u32,
+    /// Groups of heads.
+    pub groups: u32,
+    /// Heads of a group.
+    pub heads: u32,
+    /// Of one head of one row.
+    pub bytes: u64,
+}
+
+impl PlanePair {
+    /// A plane whose device rows lie one behind the other, as a tensor (slots·rows, heads, head) has them, and
+    /// whose host side has these axes in a slab at an address.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_possible_wrap,
+        reason = "inside one address space"
+    )]
+    pub fn rows(layer: u32, device: u64, slab: u64, axes: &Axes) -> Self {
+        Self {
+            layer,
+            device: Side {
+                address: device,
+                page: axes.page_bytes() as i64,
+                row: axes.row_bytes() as i64,
+                group: (axes.heads * axes.bytes) as i64,
+                head: axes.bytes as i64,
+            },
+            host: Side {
+                address: slab + axes.offset as u64,
+                page: axes.page as i64,
+                row: axes.row as i64,
+                group: axes.group as i64,
+                head: axes.head as i64,
+            },
+            rows: axes.rows as u32,
+            groups: axes.groups as u32,
+            heads: axes.heads as u32,
+            bytes: axes.bytes as u64,
         }
-        at += count;
-        Some(Run {
-            device: device.0 as usize * plane.device_stride,
-            host: host.0 as usize * plane.host_stride,
-            bytes: plane.bytes * count,
-        })
+    }
+
+    /// Its geometry in normal form: host strides fall, nothing could be merged any more.
+    fn strided(&self) -> Strided {
+        let of = |device, host, extent| Axis { device, host, extent, reserved: 0 };
+        let mut axes = [
+            of(self.device.row, self.host.row, self.rows),
+            of(self.device.group, self.host.group, self.groups),
+            of(self.device.head, self.host.head, self.heads),
+        ];
+        axes.sort_by_key(|axis| std::cmp::Reverse(axis.host));
+        let mut strided = Strided {
+            device_page: self.device.page,
+            host_page: self.host.page,
+            axes: [Axis::NONE; AXES],
+            run: self.bytes,
+            width: 1,
+            reserved: 0,
+        };
+        let mut left = AXES;
+        for axis in axes.into_iter().rev().filter(|axis| axis.extent > 1) {
+            let run = strided.run.cast_signed();
+            if left == AXES && axis.device == run && axis.host == run {
+                strided.run *= u64::from(axis.extent);
+            } else if let Some(extent) = strided.axes.get(left).and_then(|inner| continued(axis, *inner)) {
+                strided.axes[left].extent = extent;
+            } else {
+                left -= 1;
+                strided.axes[left] = axis;
+            }
+        }
+        strided
+    }
+}
+
+/// The extent of both axes as one, if the outer one goes on where the inner one ends, on both sides.
+fn continued(outer: Axis, inner: Axis) -> Option<u32> {
+    let end = |stride: i64| stride * i64::from(inner.extent);
+    let goes_on = outer.device == end(inner.device) && outer.host == end(inner.host);
+    inner.extent.checked_mul(outer.extent).filter(|_| goes_on)
+}
+
+/// Planes of one geometry, in order of layer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// The geometry.
+    pub strided: Strided,
+    /// Addresses of slot 0.
+    pub planes: Vec<PlaneAt>,
+    /// The layer of each plane.
+    pub layers: Vec<u32>,
+}
+
+impl Part {
+    /// Bytes of one page of one plane.
+    pub fn page_bytes(&self) -> u64 {
+        self.strided.axes.iter().fold(self.strided.run, |bytes, axis| bytes * u64::from(axis.extent))
+    }
+
+    /// Whether neighbouring pages touch on both sides, so that they become one run.
+    pub fn dense(&self) -> bool {
+        let run = self.strided.run.cast_signed();
+        self.page_bytes() == self.strided.run
+            && self.strided.device_page == run
+            && self.strided.host_page == run
+    }
+
+    /// What its runs are copied by.
+    pub const fn engine(&self, thresholds: Thresholds) -> Engine {
+        if self.strided.run >= thresholds.copy_engine { Engine::Copy } else { Engine::Kernel }
+    }
+}
+
+/// What carries a copy out on a GPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Engine {
+    /// The copy engine: run by run, in batches; takes no multiprocessor.
+    Copy,
+    /// A kernel: many short runs.
+    Kernel,
+}
+
+/// Where one engine takes over from the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Thresholds {
+    /// Shortest run for the copy engine, in bytes.
+    pub copy_engine: u64,
+}
+
+impl Default for Thresholds {
+    fn default() -> Self {
+        Self { copy_engine: 64 << 10 }
+    }
+}
+
+/// All copies that move a page.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Plan {
+    /// One per geometry, in order of their first planes.
+    pub parts: Vec<Part>,
+}
+
+impl Plan {
+    /// Of planes in order of layer. Planes without bytes need no copy.
+    pub fn new(planes: &[PlanePair]) -> Self {
+        let mut parts: Vec<Part> = Vec::new();
+        for plane in planes.iter().filter(|plane| plane.bytes > 0 && plane.rows > 0) {
+            let strided = plane.strided();
+            let known = parts.iter().position(|part| part.strided == strided);
+            let at = known.unwrap_or_else(|| {
+                parts.push(Part { strided, planes: Vec::new(), layers: Vec::new() });
+                parts.len() - 1
+            });
+            let part = &mut parts[at];
+            part.planes.push(PlaneAt { device: plane.device.address, host: plane.host.address });
+            part.layers.push(plane.layer);
+        }
+        parts.iter_mut().for_each(|part| part.strided.width = width(part));
+        Self { parts }
+    }
+
+    /// Bytes of one page over all planes.
+    pub fn page_bytes(&self) -> u64 {
+        self.parts.iter().map(|part| part.page_bytes() * part.planes.len() as u64).sum()
+    }
+}
+
+/// The widest access that every element of a part allows.
+fn width(part: &Part) -> u32 {
+    let strided = &part.strided;
+    let between_pages = [strided.device_page, strided.host_page].into_iter();
+    let steps = between_pages.chain(strided.axes.iter().flat_map(|axis| [axis.device, axis.host]));
+    let addresses = part.planes.iter().flat_map(|plane| [plane.device, plane.host]);
+    let all = steps.map(i64::unsigned_abs).chain(addresses).fold(strided.run, |all, one| all | one);
+    [16, 8, 4].into_iter().find(|&width| all.is_multiple_of(u64::from(width))).unwrap_or(1)
+}
+
+/// Neighbouring pages, each one slot on from the one before on both sides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// First device slot.
+    pub device: Slot,
+    /// First host slot.
+    pub host: Slot,
+    /// Pages.
+    pub pages: u32,
+}
+
+/// Pages (device slot, host slot) as spans, in their order.
+pub fn spans(pages: &[(Slot, Slot)]) -> impl Iterator<Item = Span> + '_ {
+    let mut rest = pages.iter().copied().peekable();
+    std::iter::from_fn(move || {
+        let (device, host) = rest.next()?;
+        let mut pages = 1;
+        let next = |slot: Slot, pages| slot.0.checked_add(pages).map(Slot);
+        while rest.next_if(|&(d, h)| (Some(d), Some(h)) == (next(device, pages), next(host, pages))).is_some()
+        {
+            pages += 1;
+        }
+        Some(Span { device, host, pages })
     })
-}
-
-fn follows(first: (Slot, Slot), next: (Slot, Slot), count: usize) -> bool {
-    let expected = |slot: Slot| slot.0 as usize + count;
-    next.0.0 as usize == expected(first.0) && next.1.0 as usize == expected(first.1)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn pairs(pages: &[(u32, u32)]) -> Vec<(Slot, Slot)> {
-        pages.iter().map(|&(d, h)| (Slot(d), Slot(h))).collect()
-    }
-
-    #[test]
-    fn neighbours_become_one_run_where_both_sides_are_dense() {
-        let dense = PlanePair { layer: 0, device_stride: 8, host_stride: 8, bytes: 8 };
-        let pages = pairs(&[(1, 4), (2, 5), (3, 7), (9, 8), (8, 9)]);
-        let got: Vec<Run> = runs(dense, &pages).collect();
-        let run = |device, host, bytes| Run { device, host, bytes };
-        assert_eq!(got, [run(8, 32, 16), run(24, 56, 8), run(72, 64, 8), run(64, 72, 8)]);
-    }
-
-    #[test]
-    fn padded_pages_stay_apart() {
-        let padded = PlanePair { layer: 0, device_stride: 24, host_stride: 32, bytes: 24 };
-        let pages = pairs(&[(0, 0), (1, 1)]);
-        let got: Vec<Run> = runs(padded, &pages).collect();
-        assert_eq!(
-            got.iter().map(|run| (run.device, run.host, run.bytes)).collect::<Vec<_>>(),
-            [(0, 0, 24), (24, 32, 24)]
-        );
-    }
-
-    #[test]
-    fn offsets_beyond_four_gigabytes_do_not_wrap() {
-        let plane = PlanePair { layer: 0, device_stride: 5 << 30, host_stride: 5 << 30, bytes: 64 };
-        let pages = pairs(&[(3, 2)]);
-        assert_eq!(runs(plane, &pages).next(), Some(Run { device: 15 << 30, host: 10 << 30, bytes: 64 }));
-    }
 }

@@ -14,6 +14,11 @@ pub struct Progress {
 }
 
 impl Progress {
+    /// Tickets up to this one count as finished: for a copier that takes over from another one.
+    pub fn starting_at(ticket: u64) -> Self {
+        Self { mark: Mutex::new((ticket, 0)), moved: Condvar::new() }
+    }
+
     /// The last ticket that is finished.
     pub fn finished(&self) -> u64 {
         self.read().0

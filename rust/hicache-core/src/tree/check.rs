@@ -90,8 +90,8 @@ impl Tree {
             let mut seen: HashSet<Slot> = HashSet::new();
             let mut total = 0;
             for (_, strand) in self.strands.iter() {
-                total += strand.slots[tier as usize].len();
-                for &slot in &strand.slots[tier as usize] {
+                total += strand.slots(tier).len();
+                for &slot in strand.slots(tier) {
                     let once = seen.insert(slot);
                     ensure(once, "T4", strand.last(), "one of its slots belongs to another page too")?;
                 }
@@ -128,8 +128,11 @@ impl Tree {
     fn check_pins(&self) -> Result<()> {
         let mut found = 0;
         for (index, node) in self.arena.iter() {
+            let mut deepest = [None; 3];
             for (_, pin) in self.pins.on(&self.arena, index) {
                 found += 1;
+                let most = &mut deepest[pin.hold as usize];
+                *most = Some(pin.depth).max(*most);
                 let inside = pin.node == index && pin.depth <= node.end;
                 let after = if node.is_root() { pin.depth == 0 } else { pin.depth > node.start };
                 ensure(inside && after, "T6", index, "a pin is not on its edge")?;
@@ -141,8 +144,20 @@ impl Tree {
                 let lives = node.is_root() || pin.depth - node.start <= self.pages_in(index, tier);
                 ensure(lives, "T6", index, "a pinned page left its tier")?;
             }
+            let known = Hold::ALL.map(|hold| self.pins.deepest(&self.arena, index, hold));
+            ensure(known == deepest, "T6", index, "its deepest pin is another one")?;
         }
-        ensure(found == self.pins.len(), "T6", NIL, "a pin is on no node")
+        ensure(found == self.pins.len(), "T6", NIL, "a pin is on no node")?;
+        for tier in Tier::ALL {
+            let (pages, kept) = (self.kept_by_pins(tier).0, self.pins.kept(tier));
+            ensure(
+                (kept.least..=kept.most).contains(&pages),
+                "T6",
+                NIL,
+                "pins keep another number of pages",
+            )?;
+        }
+        Ok(())
     }
 
     /// T7: where the tree hashes, every page's digest continues the one before; so do fingerprints.
@@ -180,7 +195,7 @@ impl Tree {
             let named = node.namespace.as_ref().and_then(|namespace| self.roots.get(&**namespace));
             ensure(node.root == index, "T8", index, "it is not its own root")?;
             ensure(named == Some(&index), "T8", index, "no namespace leads to it")?;
-            ensure(node.children > 0 || node.pins != NIL, "T8", index, "it is empty and unused")?;
+            ensure(node.children > 0 || node.is_pinned(), "T8", index, "it is empty and unused")?;
         }
         let plain = self.roots.get(&Namespace::default()).copied().unwrap_or(NIL);
         ensure(plain == self.plain_root, "T8", NIL, "the plain namespace leads elsewhere")?;
@@ -191,17 +206,17 @@ impl Tree {
     fn check_strands(&self) -> Result<()> {
         let mut edges = self.arena.iter().filter(|(_, node)| node.is_root()).count();
         for (index, strand) in self.strands.iter() {
-            let (mut at, mut before) = (strand.start, NIL);
-            for &(end, node) in &strand.edges {
+            let (mut at, mut before) = (strand.start, strand.parent);
+            ensure(strand.is_whole(), "T9", strand.last(), "its strand's ends are wrong")?;
+            for &(end, node) in strand.edges() {
                 ensure(self.arena.holds(node), "T9", node, "its strand outlived it")?;
                 let n = &self.arena[node];
                 ensure(n.strand == index, "T9", node, "it names another strand")?;
                 ensure((n.start, n.end) == (at, end), "T9", node, "its strand has it elsewhere")?;
-                let follows = before == NIL || n.parent == before;
-                ensure(follows, "T9", node, "its strand has another edge before it")?;
+                ensure(n.parent == before, "T9", node, "its strand has another edge before it")?;
                 (at, before) = (end, node);
             }
-            edges += strand.edges.len();
+            edges += strand.edges().len();
             let pages = (at - strand.start) as usize;
             let tokens = strand.tokens.len() == pages * self.page_size.tokens();
             ensure(tokens, "T9", before, "tokens and pages of its strand differ")?;

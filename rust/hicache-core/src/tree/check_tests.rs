@@ -57,7 +57,7 @@ fn t1_links() {
 #[test]
 fn t2_edges() {
     let (mut t, place) = tree();
-    t.strand(place).slots.iter_mut().for_each(|slots| slots.truncate(3));
+    Tier::ALL.into_iter().for_each(|tier| t.strand(place).take(tier, 1, &mut Vec::new()));
     objects(&t, "T2");
 }
 
@@ -65,7 +65,7 @@ fn t2_edges() {
 fn t3_prefixes() {
     let (mut t, place) = tree();
     // The other request's pages stay where the ones before them are gone.
-    t.strand(place).slots[Tier::Device as usize].truncate(1);
+    t.strand(place).take(Tier::Device, 3, &mut Vec::new());
     let parent = t.arena[place.node].parent;
     t.arena[parent].resident_children[Tier::Device as usize] -= 1;
     objects(&t, "T3");
@@ -74,7 +74,7 @@ fn t3_prefixes() {
 #[test]
 fn t4_slots() {
     let (mut t, place) = tree();
-    t.strand(place).slots[0][0] = Slot(2);
+    t.strand(place).set_slot(Tier::Device, 0, Slot(2));
     objects(&t, "T4");
 
     let (mut t, _) = tree();
@@ -112,15 +112,27 @@ fn t6_pins() {
     t.pins.corrupt(0, place.depth + 1);
     objects(&t, "T6");
 
+    // One that is deeper than the one it hangs from.
+    let (mut t, place) = tree();
+    let _receipts = [t.pin(place, Hold::Soft), t.pin(place, Hold::Soft)];
+    t.check().unwrap();
+    t.pins.corrupt(1, place.depth - 1);
+    objects(&t, "T6");
+
     let (mut t, place) = tree();
     let _receipt = t.pin(place, Hold::Host);
-    t.arena[place.node].pins = u32::MAX;
+    t.arena[place.node].pins = [u32::MAX; 3];
+    objects(&t, "T6");
+
+    let (mut t, place) = tree();
+    let _receipt = t.pin(place, Hold::Device);
+    t.pins.settle_kept(Tier::Device, 3);
     objects(&t, "T6");
 
     // A page that left its tier in spite of a pin.
     let (mut t, place) = tree();
     let _receipt = t.pin(place, Hold::Host);
-    t.strand(place).slots[Tier::Host as usize].pop();
+    t.strand(place).take(Tier::Host, 1, &mut Vec::new());
     t.resident[Tier::Host as usize] -= 1;
     objects(&t, "T6");
 }
@@ -171,7 +183,7 @@ fn t9_strands() {
     objects(&t, "T9");
 
     let (mut t, place) = tree();
-    t.strand(place).edges[0].0 -= 1;
+    t.strand(place).damage(0);
     objects(&t, "T9");
 
     let (mut t, place) = tree();

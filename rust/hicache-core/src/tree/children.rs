@@ -6,10 +6,12 @@
 
 use hashbrown::HashTable;
 
-/// A power of two, at most 256.
+/// One for each value of the eight bits that pick it: the upper ones of a hash's half. What is left of the half
+/// picks the place in the shard.
 const SHARDS: usize = 256;
 
-/// Spreads 32 bits over 64: the golden ratio again (Knuth, TAOCP volume 3, 6.4).
+/// Carries the low bits to the high ones, of which the table looks too: the golden ratio again (Knuth, TAOCP
+/// volume 3, 6.4).
 const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
 
 #[derive(Debug)]
@@ -58,7 +60,7 @@ const fn half(hash: u64) -> u32 {
 }
 
 const fn shard(half: u32) -> usize {
-    half as usize % SHARDS
+    (half >> 24) as usize
 }
 
 const fn spread(half: u32) -> u64 {

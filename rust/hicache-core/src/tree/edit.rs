@@ -7,7 +7,7 @@ use super::strand::Strand;
 use super::walk::{Place, child_hash};
 use crate::hash::{self, Digest, Namespace};
 use crate::ids::{Slot, Tier};
-use crate::page::{Tokens, shorten};
+use crate::page::{Tokens, make_room};
 use crate::policy::Why;
 
 /// What an extension did with the slots it was given.
@@ -87,7 +87,7 @@ impl Tree {
     /// A namespace that holds nothing and is held by nobody costs nothing.
     pub(super) fn drop_root_if_unused(&mut self, node: u32) {
         let root = &self.arena[node];
-        let unused = root.is_root() && root.children == 0 && root.pins == NIL;
+        let unused = root.is_root() && root.children == 0 && !root.is_pinned();
         if unused && let Some(namespace) = self.arena.remove(node).and_then(|root| root.namespace) {
             self.roots.remove(&*namespace);
             if node == self.plain_root {
@@ -113,7 +113,7 @@ impl Tree {
         leaf.turn = self.next_turn(at);
         leaf.parts = vec![super::component::Part::default(); self.components.len()];
         let node = self.arena.insert(leaf);
-        self.strands[strand].edges.push((end, node));
+        self.strands[strand].append(end, node);
         // All that is derived is derived from our own copy: the caller's buffer is read once.
         let key_hash = child_hash(at.node, self.first_page(node));
         self.arena[node].key_hash = key_hash;
@@ -136,7 +136,7 @@ impl Tree {
         if index != NIL && self.strands[index].end() == at.depth && self.strands[index].push(tail) {
             return index;
         }
-        self.strands.insert(Strand::new(at.depth, tail))
+        self.strands.insert(Strand::new(at.node, at.depth, tail))
     }
 
     /// Digests for the pages of a strand that follow `at`: the leading ones as given, the others computed.
@@ -152,7 +152,7 @@ impl Tree {
         let prior = given.last().copied().or_else(|| self.last_digest(at));
         let others = hash::chain(prior, tokens.from(given.len() * self.page_size.tokens()), self.page_size);
         let digests = &mut self.strands[index].digests;
-        Strand::make_room(digests, given.len() + others.len(), self.page_size);
+        make_room(digests, given.len() + others.len());
         digests.extend_from_slice(given);
         digests.extend_from_slice(&others);
         others.len()
@@ -181,8 +181,7 @@ impl Tree {
 
         self.leave(index);
         let head = self.arena.insert(head);
-        let edges = &mut self.strands[strand].edges;
-        edges.insert(edges.partition_point(|&(end, _)| end <= start), (at.depth, head));
+        self.strands[strand].split(start, at.depth, head);
         let above = self.arena[index].parent;
         if self.arena[above].heir == index {
             self.arena[above].heir = head;
@@ -211,10 +210,8 @@ impl Tree {
         let (parent, key_hash, start, strand) = (node.parent, node.key_hash, node.start, node.strand);
         let reach = self.strands[strand].reach(tier);
         let keep = reach - count;
-        let held = &mut self.strands[strand].slots[tier as usize];
         let before = out.len();
-        out.extend(held[held.len() - count as usize..].iter().rev());
-        shorten(held, held.len() - count as usize);
+        self.strands[strand].take(tier, count, out);
         self.resident[tier as usize] -= count as usize;
         self.decisions.word(key_hash);
         self.decisions.fold(Decision::Left, start, full(tier), &out[before..]);
@@ -247,13 +244,9 @@ impl Tree {
             return;
         }
         self.arena[index].end = end;
-        let strand = &mut self.strands[strand_of];
-        strand.truncate(end, self.page_size);
-        if let Some(last) = strand.edges.last_mut() {
-            last.0 = end;
-        }
+        self.strands[strand_of].cut(end, self.page_size);
         // Only soft pins can be beyond the cut: hard ones keep their pages.
-        self.pins.reattach(&mut self.arena, index, |pin| (pin.depth > end).then_some((index, end)));
+        self.pins.lift(&self.arena, index, end);
     }
 
     /// A node lost its last page in a tier: its parent may be a leaf now.
@@ -272,11 +265,8 @@ impl Tree {
         self.leave(index);
         self.pins.reattach(&mut self.arena, index, |_| Some((parent, start)));
         self.arena.remove(index);
-        self.strands[strand].edges.pop();
-        if self.strands[strand].edges.is_empty() {
+        if self.strands[strand].cut(start, self.page_size) {
             self.strands.remove(strand);
-        } else {
-            self.strands[strand].truncate(start, self.page_size);
         }
         self.arena[parent].children -= 1;
         self.drop_root_if_unused(parent);

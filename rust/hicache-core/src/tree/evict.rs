@@ -2,7 +2,9 @@
 
 use super::Tree;
 use super::pin::Hold;
+use super::walk::Place;
 use crate::ids::{Slot, Tier};
+use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
 /// What an eviction took.
@@ -31,31 +33,60 @@ impl Tree {
         out
     }
 
-    /// Pages that an eviction of everything would free: all but those on the way to a hard pin and, on the
-    /// host, those that are on the device too. Walks up from every pin, and for the host through all nodes.
-    pub fn evictable(&self, tier: Tier) -> usize {
-        let mut kept: HashMap<u32, u32> = HashMap::new();
-        let mut total = 0;
-        for pin in self.pins.all().filter(|pin| pin.hold.tier() == Some(tier)) {
-            total += self.keep(&mut kept, tier, pin.node);
+    /// Whether so many pages of a tier can go. Looks at no pin unless the answer depends on what pins share,
+    /// and then, for the device, not again before a hard pin comes or goes.
+    pub fn can_evict(&mut self, tier: Tier, pages: usize) -> bool {
+        let Some(spare) = self.resident(tier).checked_sub(pages) else { return false };
+        let kept = self.pins.kept(tier);
+        let mirrors = if tier == Tier::Host { self.resident(Tier::Device) } else { 0 };
+        if kept.most + mirrors <= spare {
+            return true;
+        }
+        if kept.least > spare {
+            return false;
         }
         if tier == Tier::Host {
-            for (index, _) in self.arena.iter() {
-                total += self.keep(&mut kept, tier, index);
-            }
+            return self.evictable(tier) >= pages;
         }
-        self.resident(tier) - total
+        let exactly = self.kept_by_pins(tier).0;
+        self.pins.settle_kept(tier, exactly);
+        exactly <= spare
     }
 
-    /// Notes the pages that a node's floor keeps: its own and, above it, whole edges. Returns the new ones.
-    fn keep(&self, kept: &mut HashMap<u32, u32>, tier: Tier, node: u32) -> usize {
-        let (mut at, mut pages, mut new) = (node, self.floor(tier, node), 0);
-        while !self.arena[at].is_root() && pages > kept.get(&at).copied().unwrap_or(0) {
-            new += (pages - kept.insert(at, pages).unwrap_or(0)) as usize;
-            at = self.arena[at].parent;
-            pages = self.pages_in(at, tier);
+    /// Pages that an eviction of everything would free: all but those on the way to a hard pin and, on the
+    /// host, those that are on the device too. Walks up from every pin and, for the host, through all strands.
+    pub fn evictable(&self, tier: Tier) -> usize {
+        let (pinned, held) = self.kept_by_pins(tier);
+        if tier == Tier::Device {
+            return self.resident(tier) - pinned;
         }
-        new
+        let own = self.strands.iter().map(|(index, strand)| {
+            let held = held.get(&index).copied().unwrap_or(strand.start);
+            strand.reach(Tier::Host).saturating_sub(held.max(strand.reach(Tier::Device))) as usize
+        });
+        own.sum()
+    }
+
+    /// Pages that hard pins keep in a tier, and up to which depth on each strand.
+    pub(super) fn kept_by_pins(&self, tier: Tier) -> (usize, HashMap<u32, u32, FixedState>) {
+        let (mut total, mut held) = (0, HashMap::with_hasher(FixedState::default()));
+        for pin in self.pins.all().filter(|pin| pin.hold.tier() == Some(tier)) {
+            let mut at = Place { node: pin.node, depth: pin.depth };
+            while at.depth > 0 {
+                let index = self.arena[at.node].strand;
+                let start = self.strands[index].start;
+                let to = held.entry(index).or_insert(start);
+                let new = *to == start;
+                total += at.depth.saturating_sub(*to) as usize;
+                *to = at.depth.max(*to);
+                if !new {
+                    // What is above it was noted with it.
+                    break;
+                }
+                at = self.before(index);
+            }
+        }
+        (total, held)
     }
 
     /// Takes what it can from one node's tail, or takes the node out of the question.
@@ -102,8 +133,8 @@ impl Tree {
         if n.is_root() {
             return 0;
         }
-        let pinned = self.pins.on(&self.arena, node).filter(|(_, pin)| pin.hold.tier() == Some(tier));
-        let pinned = pinned.map(|(_, pin)| pin.depth - n.start).max().unwrap_or(0);
+        let pinned =
+            self.pins.deepest(&self.arena, node, Hold::hard(tier)).map_or(0, |depth| depth - n.start);
         match tier {
             Tier::Device => pinned,
             Tier::Host => pinned.max(self.pages_in(node, Tier::Device).min(self.pages_in(node, tier))),
@@ -111,8 +142,8 @@ impl Tree {
     }
 
     /// Pages of a node that go only when nothing else can.
-    fn soft_floor(&self, node: u32) -> u32 {
-        let soft = self.pins.on(&self.arena, node).filter(|(_, pin)| pin.hold == Hold::Soft);
-        soft.map(|(_, pin)| pin.depth - self.arena[node].start).max().unwrap_or(0)
+    pub(super) fn soft_floor(&self, node: u32) -> u32 {
+        let deepest = self.pins.deepest(&self.arena, node, Hold::Soft);
+        deepest.map_or(0, |depth| depth - self.arena[node].start)
     }
 }

@@ -15,6 +15,7 @@
 //! | `tell` | what the policy is told of requests |
 //! | `leaving` | what the policy is told and asked: which leaf goes next |
 //! | `pin` | places that must or should stay, as positions that follow every change of shape |
+//! | `deepest` | the pins on each edge, the deepest of each kind first |
 //! | `walk` | from tokens to a place, and from a place to its slots |
 //! | `edit` | extend, split, remove |
 //! | `residency` | slots in another tier, and use |
@@ -31,6 +32,7 @@ mod check_tests;
 mod children;
 mod component;
 mod decisions;
+mod deepest;
 mod edit;
 mod evict;
 mod late;
@@ -159,6 +161,6 @@ impl Tree {
 
     /// Every slot that a page has in a tier, in no order that means anything.
     pub fn all_slots(&self, tier: crate::ids::Tier) -> impl Iterator<Item = crate::ids::Slot> + '_ {
-        self.strands.iter().flat_map(move |(_, strand)| strand.slots[tier as usize].iter().copied())
+        self.strands.iter().flat_map(move |(_, strand)| strand.slots(tier).iter().copied())
     }
 }

@@ -35,8 +35,8 @@ pub(super) struct Node {
     pub heir: u32,
     /// Of the request that brought it.
     pub turn: u32,
-    /// First of the pins whose place is on this edge.
-    pub pins: u32,
+    /// Per kind (`Hold`): the deepest of the pins whose place is on this edge.
+    pub pins: [u32; 3],
     /// Children with at least one page in the tier.
     pub resident_children: [u32; 2],
     /// Per component besides FULL; empty in a tree that has none.
@@ -57,7 +57,7 @@ impl Node {
             heir: NIL,
             resident_children: [0; 2],
             turn: 0,
-            pins: NIL,
+            pins: [NIL; 3],
             key_hash: 0,
             parts: Vec::new(),
             namespace: None,
@@ -66,6 +66,10 @@ impl Node {
 
     pub fn is_root(&self) -> bool {
         self.parent == NIL
+    }
+
+    pub fn is_pinned(&self) -> bool {
+        self.pins != [NIL; 3]
     }
 
     /// All of them live somewhere.
@@ -80,6 +84,9 @@ struct Entry {
     node: Option<Node>,
     generation: u32,
 }
+
+// Two cache lines, of which a walk reads one.
+const _: () = assert!(size_of::<Entry>() == 128 && std::mem::offset_of!(Node, parts) <= 64);
 
 /// All nodes. A freed index is used again under a new generation.
 #[derive(Debug, Default)]

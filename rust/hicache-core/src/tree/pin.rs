@@ -5,7 +5,7 @@
 //! left. The receipt is consumed by [`Tree::unpin`], so that a pin is undone exactly once.
 
 use super::Tree;
-use super::node::{Arena, NIL};
+use super::deepest::Links;
 use super::walk::Place;
 use crate::ids::Tier;
 use crate::policy::Why;
@@ -23,6 +23,17 @@ pub enum Hold {
 }
 
 impl Hold {
+    /// All kinds, by number.
+    pub(super) const ALL: [Self; 3] = [Self::Soft, Self::Device, Self::Host];
+
+    /// The kind that holds a tier hard.
+    pub(super) const fn hard(tier: Tier) -> Self {
+        match tier {
+            Tier::Device => Self::Device,
+            Tier::Host => Self::Host,
+        }
+    }
+
     /// The tier a hard pin holds.
     pub(super) const fn tier(self) -> Option<Tier> {
         match self {
@@ -44,9 +55,30 @@ pub(super) struct Pin {
     /// Pages from the root to the place.
     pub depth: u32,
     pub hold: Hold,
-    /// Neighbours among the node's pins.
-    prev: u32,
-    next: u32,
+    pub links: Links,
+}
+
+/// How many pages of a tier hard pins keep, as far as that is known without walking: pins share pages, so
+/// that it is neither the deepest one's depth nor the sum of all.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Kept {
+    pub least: usize,
+    pub most: usize,
+    /// Depths of all hard pins, which never change while they are held.
+    depths: usize,
+}
+
+impl Kept {
+    const fn pinned(&mut self, depth: u32) {
+        self.most += depth as usize;
+        self.depths += depth as usize;
+    }
+
+    fn unpinned(&mut self, depth: u32) {
+        self.least = self.least.saturating_sub(depth as usize);
+        self.depths -= depth as usize;
+        self.most = self.most.min(self.depths);
+    }
 }
 
 #[derive(Debug, Default)]
@@ -55,6 +87,7 @@ pub(super) struct Pins {
     /// Of hard pins, per component: from which page on its edges hold it. Empty without components.
     marks: Vec<Box<[u32]>>,
     free: Vec<u32>,
+    kept: [Kept; 2],
 }
 
 impl Pins {
@@ -79,29 +112,21 @@ impl Pins {
         id
     }
 
-    fn attach(&mut self, arena: &mut Arena, id: u32, node: u32, depth: u32) {
-        let first = std::mem::replace(&mut arena[node].pins, id);
-        if first != NIL {
-            self.set(first, |pin| pin.prev = id);
-        }
-        self.set(id, |pin| (pin.node, pin.depth, pin.prev, pin.next) = (node, depth, NIL, first));
-    }
-
-    fn detach(&mut self, arena: &mut Arena, id: u32) {
-        let pin = self.get(id);
-        match pin.prev {
-            NIL => arena[pin.node].pins = pin.next,
-            prev => self.set(prev, |p| p.next = pin.next),
-        }
-        if pin.next != NIL {
-            self.set(pin.next, |p| p.prev = pin.prev);
-        }
-    }
-
-    fn set(&mut self, id: u32, change: impl FnOnce(&mut Pin)) {
+    pub(super) fn set(&mut self, id: u32, change: impl FnOnce(&mut Pin)) {
         if let Some(pin) = &mut self.entries[id as usize] {
             change(pin);
         }
+    }
+
+    /// How many pages of a tier the hard ones keep, as far as that is known.
+    pub const fn kept(&self, tier: Tier) -> Kept {
+        self.kept[tier as usize]
+    }
+
+    /// Notes how many they are exactly, as of now.
+    pub const fn settle_kept(&mut self, tier: Tier, exactly: usize) {
+        let kept = &mut self.kept[tier as usize];
+        (kept.least, kept.most) = (exactly, exactly);
     }
 
     /// What a pin holds of each component.
@@ -112,27 +137,6 @@ impl Pins {
     /// Every pin.
     pub fn all(&self) -> impl Iterator<Item = &Pin> {
         self.entries.iter().flatten()
-    }
-
-    /// The pins on a node's edge.
-    pub fn on<'a>(&'a self, arena: &Arena, node: u32) -> impl Iterator<Item = (u32, Pin)> + use<'a> {
-        let mut at = arena[node].pins;
-        std::iter::from_fn(move || {
-            (at != NIL).then(|| {
-                let (id, pin) = (at, self.get(at));
-                at = pin.next;
-                (id, pin)
-            })
-        })
-    }
-
-    /// Moves every pin on `from` for which `to` names another node and depth.
-    pub fn reattach(&mut self, arena: &mut Arena, from: u32, to: impl Fn(Pin) -> Option<(u32, u32)>) {
-        let moves: Vec<_> = self.on(arena, from).filter_map(|(id, pin)| Some((id, to(pin)?))).collect();
-        for (id, (node, depth)) in moves {
-            self.detach(arena, id);
-            self.attach(arena, id, node, depth);
-        }
     }
 
     #[cfg(test)]
@@ -147,11 +151,14 @@ impl Tree {
         // Components are held by whole edges: what is behind the place must not be held with it.
         let exact = hold.tier().is_some() && !self.components.is_empty();
         let place = if exact { self.split(place) } else { place };
-        let pin = Pin { node: place.node, depth: place.depth, hold, prev: NIL, next: NIL };
+        let pin = Pin { node: place.node, depth: place.depth, hold, links: Links::NONE };
         let id = self.pins.insert(pin);
         self.pins.attach(&mut self.arena, id, place.node, place.depth);
-        if let Some(tier) = hold.tier().filter(|_| !self.components.is_empty()) {
-            self.pins.marks[id as usize] = self.hold_parts(place, tier);
+        if let Some(tier) = hold.tier() {
+            self.pins.kept[tier as usize].pinned(place.depth);
+            if !self.components.is_empty() {
+                self.pins.marks[id as usize] = self.hold_parts(place, tier);
+            }
         }
         PinId(id)
     }
@@ -164,6 +171,7 @@ impl Tree {
         self.pins.entries[receipt.0 as usize] = None;
         self.pins.free.push(receipt.0);
         if let Some(tier) = pin.hold.tier() {
+            self.pins.kept[tier as usize].unpinned(pin.depth);
             let marks = std::mem::take(&mut self.pins.marks[receipt.0 as usize]);
             self.release_parts(pin.node, tier, &marks);
         }
@@ -191,6 +199,10 @@ impl Tree {
     /// A node that may have become evictable comes back into the order, if it is not in it.
     pub(super) fn relist(&mut self, tier: Tier, node: u32) {
         if self.arena[node].is_root() || self.pages_in(node, tier) == 0 {
+            return;
+        }
+        // What has something below it comes back when that leaves.
+        if self.components.is_empty() && self.arena[node].resident_children[tier as usize] > 0 {
             return;
         }
         self.offer(tier, node, Why::Freed);

@@ -7,7 +7,7 @@ use super::strand::Strand;
 use super::{Place, Tree};
 use crate::hash::Namespace;
 use crate::ids::Tier;
-use crate::page::Tokens;
+use crate::page::{Tokens, make_room};
 use foldhash::fast::FixedState;
 use std::hash::{BuildHasher as _, Hasher as _};
 use std::ops::Range;
@@ -55,7 +55,7 @@ impl Tree {
     }
 
     /// All pages as they are, where changes are noted.
-    pub fn all_changes(&self) -> Vec<Change> {
+    fn all_changes(&self) -> Vec<Change> {
         let strands = self
             .strands
             .iter()
@@ -77,7 +77,7 @@ impl Tree {
         let (size, first) = (self.page_size.tokens(), (from.depth - self.strands[index].start) as usize);
         let strand = &mut self.strands[index];
         let tokens = strand.tokens.view().from(first * size);
-        Strand::make_room(&mut strand.prints, self.page_size.pages(tokens.len()), self.page_size);
+        make_room(&mut strand.prints, self.page_size.pages(tokens.len()));
         for page in 0..self.page_size.pages(tokens.len()) {
             print = next_print(print, tokens.range(page * size..(page + 1) * size));
             strand.prints.push(print);

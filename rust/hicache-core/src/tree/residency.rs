@@ -2,7 +2,6 @@
 
 use super::Tree;
 use super::decisions::{Decision, full};
-use super::strand::Strand;
 use super::walk::Place;
 use crate::ids::{Slot, Tier};
 use crate::policy::Why;
@@ -34,12 +33,13 @@ impl Tree {
         slots: &[Slot],
     ) -> Place {
         let mut parts = Vec::new();
-        self.climb(end, pages.clone(), |node, part| parts.push((node, part)));
+        let to = self.ancestor(end, pages.end);
+        self.climb(to, pages.clone(), |node, part| parts.push((node, part)));
         for (index, part) in parts.into_iter().rev() {
             let given = &slots[(part.start - pages.start) as usize..(part.end - pages.start) as usize];
             self.adopt_new(index, tier, given);
         }
-        self.ancestor(end, pages.end)
+        to
     }
 
     /// Marks the end of a path as used now, in every tier it lives in.
@@ -49,11 +49,7 @@ impl Tree {
                 continue;
             }
             // The end may live elsewhere only: then what of the path lives here was used.
-            let mut node = place.node;
-            while !self.arena[node].is_root() && self.pages_in(node, tier) == 0 {
-                node = self.arena[node].parent;
-            }
-            if !self.arena[node].is_root() {
+            if let Some(node) = self.last_in(place, tier) {
                 self.offer(tier, node, Why::Used);
             }
         }
@@ -62,12 +58,25 @@ impl Tree {
         }
     }
 
+    /// Marks a path as used to exactly its end, which may be inside an edge: that is split, so that what was
+    /// not used keeps its own place in the order. Returns the place under the name that it has then.
+    pub fn touch_exactly(&mut self, place: Place) -> Place {
+        let place = self.split(place);
+        self.touch(place);
+        place
+    }
+
+    /// The last node on the path to a place that has pages in a tier.
+    fn last_in(&self, place: Place, tier: Tier) -> Option<u32> {
+        let depth = self.resident_depth(place, tier);
+        (depth > 0).then(|| self.ancestor(place, depth).node)
+    }
+
     /// Marks what a match found as used: the deepest edge that it matched to the end.
     pub fn touch_matched(&mut self, place: Place) {
         let node = &self.arena[place.node];
-        let whole = node.is_root() || place.depth == node.end;
-        let node = if whole { place.node } else { node.parent };
-        self.touch(Place { node, depth: place.depth });
+        let whole = place.depth == node.end;
+        self.touch(if whole { place } else { Place { node: node.parent, depth: node.start } });
     }
 
     /// Gives the pages of an edge that follow its resident ones their slots.
@@ -78,8 +87,7 @@ impl Tree {
         let reach = strand.reach(tier);
         let first = reach == node.start;
         debug_assert!(node.start <= reach && reach < node.end, "T3: adopted pages must follow resident ones");
-        Strand::make_room(&mut strand.slots[tier as usize], slots.len(), self.page_size);
-        strand.slots[tier as usize].extend_from_slice(slots);
+        strand.give(tier, slots);
         self.decisions.word(key_hash);
         self.decisions.fold(Decision::Placed, reach, full(tier), slots);
         self.resident[tier as usize] += slots.len();

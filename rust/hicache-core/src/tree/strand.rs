@@ -18,18 +18,26 @@ use crate::ids::{Slot, Tier};
 use crate::page::{OwnedTokens, PageSize, Tokens, make_room, shorten};
 use crate::segments::Segments;
 
-/// Words from which on a strand isn't continued: growing may copy it.
-const LONG: usize = 1 << 13;
+/// Words from which on a strand isn't continued: growing may copy it. Few where assertions are on, so that
+/// tests meet the end of a strand all the time.
+const LONG: usize = if cfg!(debug_assertions) { 1 << 4 } else { 1 << 14 };
 
+/// What a walk looks at is one cache line, and comes first.
 #[derive(Debug)]
+#[repr(C, align(64))]
 pub(super) struct Strand {
     pub tokens: OwnedTokens,
+    /// The node that it continues, which stays the same, whatever is split.
+    pub parent: u32,
     /// Pages from the root to the first page.
     pub start: u32,
+    end: u32,
+    reach: [u32; 2],
+    last: u32,
     /// Its edges in order of depth: where each ends, and its node.
-    pub edges: Vec<(u32, u32)>,
+    edges: Vec<(u32, u32)>,
     /// Of the leading pages, per tier.
-    pub slots: [Vec<Slot>; 2],
+    slots: [Vec<Slot>; 2],
     /// One per page where the tree hashes, else empty.
     pub digests: Vec<Digest>,
     /// Fingerprints, one per page where readers are told, else empty.
@@ -37,10 +45,14 @@ pub(super) struct Strand {
 }
 
 impl Strand {
-    pub fn new(start: u32, tokens: Tokens<'_>) -> Self {
+    pub fn new(parent: u32, start: u32, tokens: Tokens<'_>) -> Self {
         Self {
             tokens: tokens.to_owned(),
+            parent,
             start,
+            end: start,
+            reach: [start; 2],
+            last: NIL,
             edges: Vec::new(),
             slots: [Vec::new(), Vec::new()],
             digests: Vec::new(),
@@ -49,42 +61,104 @@ impl Strand {
     }
 
     /// Pages from the root to its end.
-    pub fn end(&self) -> u32 {
-        self.edges.last().map_or(self.start, |&(end, _)| end)
+    pub const fn end(&self) -> u32 {
+        self.end
     }
 
     /// Pages from the root to the last one that lives in a tier.
-    #[expect(clippy::cast_possible_truncation, reason = "a path has fewer than 2^32 pages")]
-    pub fn reach(&self, tier: Tier) -> u32 {
-        self.start + self.slots[tier as usize].len() as u32
+    pub const fn reach(&self, tier: Tier) -> u32 {
+        self.reach[tier as usize]
+    }
+
+    /// Slots of the leading pages in a tier.
+    pub fn slots(&self, tier: Tier) -> &[Slot] {
+        &self.slots[tier as usize]
+    }
+
+    /// Its edges in order of depth: where each ends, and its node.
+    pub fn edges(&self) -> &[(u32, u32)] {
+        &self.edges
     }
 
     /// The node on whose edge the page before `depth` lies.
     pub fn node_at(&self, depth: u32) -> u32 {
+        if depth == self.end {
+            return self.last;
+        }
         self.edges[self.edges.partition_point(|&(end, _)| end < depth)].1
     }
 
     /// The last node.
-    pub fn last(&self) -> u32 {
-        self.edges.last().map_or(NIL, |&(_, node)| node)
+    pub const fn last(&self) -> u32 {
+        self.last
     }
 
-    /// Continues it with more tokens, if that is to be.
-    pub fn push(&mut self, tail: Tokens<'_>) -> bool {
-        self.tokens.len() + tail.len() <= LONG && self.tokens.push(tail, LONG)
+    /// An edge more at its end.
+    pub fn append(&mut self, end: u32, node: u32) {
+        self.edges.push((end, node));
+        (self.end, self.last) = (end, node);
     }
 
-    /// Makes room for what a page has besides its tokens.
-    pub fn make_room<T>(items: &mut Vec<T>, more: usize, page_size: PageSize) {
-        make_room(items, more, page_size.pages(LONG));
+    /// The edge that begins at `start` is split: up to `end` it is `head`'s.
+    pub fn split(&mut self, start: u32, end: u32, head: u32) {
+        self.edges.insert(self.edges.partition_point(|&(end, _)| end <= start), (end, head));
     }
 
-    /// Forgets what is behind a page that lives nowhere any more.
-    pub fn truncate(&mut self, end: u32, page_size: PageSize) {
+    /// Pages from `end` on, all of them on the last edge, live nowhere any more. True if no edge is left.
+    pub fn cut(&mut self, end: u32, page_size: PageSize) -> bool {
+        let before = self.edges.len().checked_sub(2).map_or(self.start, |at| self.edges[at].0);
+        if end == before {
+            self.edges.pop();
+        } else if let Some(last) = self.edges.last_mut() {
+            last.0 = end;
+        }
+        (self.end, self.last) = self.edges.last().copied().unwrap_or((self.start, NIL));
         let pages = (end - self.start) as usize;
         self.tokens.truncate(pages * page_size.tokens());
         shorten(&mut self.digests, pages);
         shorten(&mut self.prints, pages);
+        self.edges.is_empty()
+    }
+
+    /// The next pages of a tier get their slots.
+    #[expect(clippy::cast_possible_truncation, reason = "a path has fewer than 2^32 pages")]
+    pub fn give(&mut self, tier: Tier, slots: &[Slot]) {
+        make_room(&mut self.slots[tier as usize], slots.len());
+        self.slots[tier as usize].extend_from_slice(slots);
+        self.reach[tier as usize] += slots.len() as u32;
+    }
+
+    /// The last pages of a tier lose their slots, which are appended to `out`, the last page's first.
+    pub fn take(&mut self, tier: Tier, count: u32, out: &mut Vec<Slot>) {
+        let slots = &mut self.slots[tier as usize];
+        let keep = slots.len() - count as usize;
+        out.extend(slots[keep..].iter().rev());
+        shorten(slots, keep);
+        self.reach[tier as usize] -= count;
+    }
+
+    /// Continues it with more tokens, if that is to be.
+    pub fn push(&mut self, tail: Tokens<'_>) -> bool {
+        self.tokens.len() + tail.len() <= LONG && self.tokens.push(tail)
+    }
+
+    /// Whether what is kept beside the edges is as long as they are.
+    pub fn is_whole(&self) -> bool {
+        let ends = self.edges.last().copied().unwrap_or((self.start, NIL));
+        let reaches = Tier::ALL.into_iter().all(|tier| {
+            (self.reach(tier) - self.start) as usize == self.slots(tier).len() && self.reach(tier) <= self.end
+        });
+        ends == (self.end, self.last) && reaches
+    }
+
+    #[cfg(test)]
+    pub fn damage(&mut self, edge: usize) {
+        self.edges[edge].0 -= 1;
+    }
+
+    #[cfg(test)]
+    pub fn set_slot(&mut self, tier: Tier, page: usize, slot: Slot) {
+        self.slots[tier as usize][page] = slot;
     }
 }
 
@@ -106,13 +180,13 @@ impl Strands {
 
     /// Frees a number; the strand's memory is freed too.
     pub fn remove(&mut self, index: u32) {
-        self.entries[index] = Strand::new(0, Tokens::EMPTY);
+        self.entries[index] = Strand::new(NIL, 0, Tokens::EMPTY);
         self.free.push(index);
     }
 
     /// Those in use.
     pub fn iter(&self) -> impl Iterator<Item = (u32, &Strand)> {
-        (0u32..).zip(self.entries.iter()).filter(|(_, strand)| !strand.edges.is_empty())
+        (0u32..).zip(self.entries.iter()).filter(|(_, strand)| strand.last != NIL)
     }
 }
 

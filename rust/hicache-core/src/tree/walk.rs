@@ -45,15 +45,10 @@ impl Tree {
 
     /// Where a released hit's cursor is now, or nothing if its place was evicted.
     pub fn resolve(&self, cursor: Cursor) -> Option<Place> {
-        let mut node = self.arena.alive(cursor.node?)?;
-        if cursor.depth > self.arena[node].end {
-            return None;
-        }
+        let node = self.arena.alive(cursor.node?)?;
+        let end = self.arena[node].end;
         // A split leaves the tail its name, so that the place may have moved to an ancestor.
-        while cursor.depth <= self.arena[node].start && !self.arena[node].is_root() {
-            node = self.arena[node].parent;
-        }
-        Some(Place { node, depth: cursor.depth })
+        (cursor.depth <= end).then(|| self.ancestor(Place { node, depth: end }, cursor.depth))
     }
 
     /// A name for the place that outlives a release.
@@ -118,7 +113,7 @@ impl Tree {
         while at.depth > 0 {
             let index = self.arena[at.node].strand;
             let strand = &self.strands[index];
-            if !strand.slots[tier as usize].is_empty() {
+            if strand.reach(tier) > strand.start {
                 return strand.reach(tier).min(at.depth);
             }
             at = self.before(index);
@@ -128,7 +123,7 @@ impl Tree {
 
     /// Slots in a tier of a range of pages on the path to `place`. Pages must live there.
     pub fn slots(&self, place: Place, pages: Range<u32>, tier: Tier) -> Vec<Slot> {
-        self.gather(place, pages, Slot(u32::MAX), |strand| &strand.slots[tier as usize])
+        self.gather(place, pages, Slot(u32::MAX), |strand| strand.slots(tier))
     }
 
     /// Digests of a range of pages on the path to `place`. The tree must hash.
@@ -171,7 +166,7 @@ impl Tree {
     /// Where a strand begins: the end of what it continues.
     pub(super) fn before(&self, strand: u32) -> Place {
         let strand = &self.strands[strand];
-        Place { node: self.arena[strand.edges[0].1].parent, depth: strand.start }
+        Place { node: strand.parent, depth: strand.start }
     }
 
     /// The last word before a place, if there is one.
@@ -203,11 +198,21 @@ impl Tree {
 
     /// The place after `depth` pages on the path to `place`.
     pub fn ancestor(&self, place: Place, depth: u32) -> Place {
-        let mut node = place.node;
-        while depth <= self.arena[node].start && !self.arena[node].is_root() {
-            node = self.arena[node].parent;
+        if depth == 0 {
+            return Place { node: self.arena[place.node].root, depth };
         }
-        Place { node, depth }
+        let mut at = place;
+        loop {
+            if depth > self.arena[at.node].start {
+                return Place { node: at.node, depth };
+            }
+            let index = self.arena[at.node].strand;
+            let strand = &self.strands[index];
+            if depth > strand.start {
+                return Place { node: strand.node_at(depth), depth };
+            }
+            at = self.before(index);
+        }
     }
 
     /// Calls `f` with each node on the way up from `place` and the part of `pages` on its edge.

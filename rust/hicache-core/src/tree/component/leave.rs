@@ -5,10 +5,10 @@ use super::attach::other;
 use super::{ABSENT, Component, Part};
 use crate::ids::{Slot, Tier};
 use crate::policy::Order;
+use crate::tree::Tree;
 use crate::tree::decisions::Decision;
 use crate::tree::evict::Evicted;
 use crate::tree::walk::Place;
-use crate::tree::{Hold, Tree};
 
 impl Tree {
     /// Takes `wanted` slots of a component out of a tier, or as many as can go, in the policy's order.
@@ -167,7 +167,7 @@ impl Tree {
     fn is_loose_leaf(&self, tier: Tier, node: u32) -> bool {
         let n = &self.arena[node];
         let held = n.parts.iter().any(|part| part.held[tier as usize] > 0);
-        let soft = self.pins.on(&self.arena, node).any(|(_, pin)| pin.hold == Hold::Soft);
+        let soft = self.soft_floor(node) > 0;
         n.resident_children[tier as usize] == 0 && self.floor(tier, node) == 0 && !held && !soft
     }
 

@@ -1,0 +1,69 @@
+"""Device memory that goes and comes while a cache lives: an engine that sleeps frees its tensors and wakes up
+with new ones, and its host and storage tiers keep what they have.
+
+On error: `ArgumentError` says what is in the way; nothing was changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from hicache import _hicache
+from hicache.errors import ArgumentError
+from hicache.pools import Pool, device_slots, gpu
+from hicache.pools import memory as memory_of
+from hicache.stream import Stream
+
+
+class Attaching:
+    """What `HiCache` can do with tensors besides copying them."""
+
+    _core: _hicache.Cache
+    _pools: list[Pool]
+    _stream: Stream
+    page_size: int
+
+    def attach(self, pools: Sequence[Pool]) -> None:
+        """Gives a detached cache the engine's tensors, declared as those it was made with; they may have
+        another number of rows. Their slots are all free, or the engine's if it owns them."""
+        slots = attachable(self._pools, pools, self.page_size)
+        memory = memory_of(pools)
+        if memory is None:
+            raise ArgumentError("pools: need tensors to attach, got declarations")
+        number = gpu(pools)
+        self._core.attach(memory, list(pools), slots, number)
+        self._stream = Stream(number)
+
+    def detach(self, timeout: float = 10.0) -> int:
+        """Takes the engine's tensors back, so that it can free them: the device tier is empty until others
+        are attached; host and storage keep theirs, and matches and prefetches go on. Copies under way are
+        waited for, `timeout` seconds at most. No hit may be loaded, no slot with the engine unless it owns
+        them. Returns the pages that had no host copy and are gone. `ArgumentError`: what is in the way."""
+        self.drain(timeout)
+        return self._core.detach()
+
+    @property
+    def attached(self) -> bool:
+        """Whether there are tensors."""
+        return self._core.attached
+
+    def host_memory(self) -> dict[str, tuple[int, int, int | None]]:
+        """By pool: address, bytes and, where it is shared, the descriptor that other processes map."""
+        names = [pool.name for pool in self._pools]
+        return dict(zip(names, self._core.host_memory(), strict=True))
+
+    def drain(self, timeout: float) -> bool:
+        """Polls until no transfer is under way."""
+        raise NotImplementedError
+
+
+def attachable(declared: Sequence[Pool], pools: Sequence[Pool], page_size: int) -> int:
+    """Device slots of tensors that are declared as others were; `ArgumentError` names the pool that isn't."""
+    slots = device_slots(pools, page_size)
+    if [pool.name for pool in pools] != [pool.name for pool in declared]:
+        raise ArgumentError(f"pools: need {', '.join(pool.name for pool in declared)}, in this order")
+    for one, other in zip(declared, pools, strict=True):
+        if replace(one, rows=0) != replace(other.declared(), rows=0):
+            raise ArgumentError(f"pools: {other.name} is not declared as it was: {one.declared()}")
+    return slots
