@@ -86,7 +86,7 @@ CASES ?= 1000
 fuzz: ## property tests of the whole index beside their models, 12 million operations (CASES=1000)
 	@echo "==> property tests, $(CASES) cases"
 	@PROPTEST_CASES=$(CASES) cargo test --test model --test components --test eviction \
-	    --test twins --test in_flight --test ranks
+	    --test twins --test in_flight --test ranks --test unified --test room
 
 .PHONY: format
 format: $(DONE)/dev ## write Rust and Python in the project's format

@@ -17,7 +17,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 CORE = ROOT / "rust" / "hicache-core" / "src"
 LINES = 300
-NOUNS = ("tree", "host", "transfer", "storage")
+NOUNS = ("tree", "host", "transfer", "storage", "unified")
 ALLOWED_EDGES = {("transfer", "host")}
 UNSAFE = (
     "rust/hicache-core/src/host/slab.rs",
@@ -125,6 +125,7 @@ def test_nouns_do_not_know_each_other(noun: str) -> None:
         ("tree", "use crate::host::Slab;", {"host"}),
         ("tree", "use crate::{ids::Slot, storage::{Store, queue}, page};", {"storage"}),
         ("tree", "use super::super::transfer;", {"transfer"}),
+        ("unified", "use crate::tree::Tree;", {"tree"}),
         ("storage", "fn f(tree: &crate::tree::Tree) {}", {"tree"}),
         ("host", "use super::{tree, layout};", {"tree"}),
         ("transfer", "use crate::host::layout; // crate::tree", set()),
@@ -135,8 +136,8 @@ def test_a_planted_edge_is_found(noun: str, text: str, edges: set[str]) -> None:
     assert forbidden_edges(noun, text) == edges
 
 
-@pytest.mark.parametrize("module", ["tree", "policy"])
-def test_tree_and_policies_are_pure(module: str) -> None:
+@pytest.mark.parametrize("module", ["tree", "policy", "unified"])
+def test_decisions_are_pure(module: str) -> None:
     files = of_noun(module)
     assert files, f"no source of {module}: has the house moved?"
     found = {relative(file): impurities(file.read_text()) for file in files}

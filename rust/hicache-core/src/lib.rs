@@ -8,6 +8,7 @@
 //! | the index | `tree/` |
 //! | which leaf of it goes next | `policy/` |
 //! | host memory: slots, layout, region | `host/` |
+//! | one device buffer for two kinds of state; evicting what a waiting allocation needs of it | `unified/`, `room` |
 //! | copies between device and host | `transfer/` |
 //! | pages outside of memory | `storage/` |
 //! | names of pages: digests, namespaces; who may read them | `hash`, `identity` |
@@ -38,12 +39,14 @@ pub mod policy;
 pub mod pool;
 pub mod reader;
 pub mod replay;
+pub mod room;
 mod segments;
 mod sha;
 pub mod stats;
 pub mod storage;
 pub mod transfer;
 pub mod tree;
+pub mod unified;
 
 pub use cache::{HiCache, HitView};
 pub use config::Config;

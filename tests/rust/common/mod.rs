@@ -2,8 +2,10 @@
 #![allow(dead_code, reason = "every test binary uses its own part of this")]
 
 pub mod bench;
+pub mod buffer;
 pub mod copier;
 pub mod drive;
+pub mod frames;
 pub mod hybrid;
 pub mod memory;
 pub mod naive;
@@ -14,6 +16,7 @@ pub mod rig;
 pub mod side;
 pub mod store;
 pub mod storm;
+pub mod tenants;
 pub mod travel;
 
 /// A seeded sequence of numbers: the same on every machine.
