@@ -20,7 +20,7 @@ use crate::segments::Segments;
 
 /// Words from which on a strand isn't continued: growing may copy it. Few where assertions are on, so that
 /// tests meet the end of a strand all the time.
-const LONG: usize = if cfg!(debug_assertions) { 1 << 4 } else { 1 << 14 };
+const LONG: usize = if cfg!(debug_assertions) { 1 << 4 } else { 1 << 13 };
 
 /// What a walk looks at is one cache line, and comes first.
 #[derive(Debug)]
