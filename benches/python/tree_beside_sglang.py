@@ -26,6 +26,7 @@ import sys
 import time
 from array import array
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,7 @@ class Ours:
             [pools.latent("kv", [torch.zeros(pages * page_size, 1, dtype=torch.uint8)])], page_size
         )
         self.core = self.cache._core
+        self.evict = partial(self.core.evict, False)
 
     def match(self, key: Any, after: Any = None, limit: int | None = None) -> int:
         return self.core.match_prefix(key, None, None, None, after, limit, 0.0)
@@ -69,9 +71,6 @@ class Ours:
         if duplicates:
             self.core.free(np.frombuffer(duplicates, dtype=np.int32))
         return ended - started, self.core.release(hit, 0)
-
-    def evict(self, pages: int) -> None:
-        self.core.evict(False, pages)
 
 
 class Theirs:
