@@ -30,6 +30,7 @@ fn config(layout: LayoutKind) -> Config {
         pools,
         device_slots: SLOTS,
         engine_owns_slots: false,
+        eviction: "lru".to_owned(),
         host_slots: SLOTS,
         layout,
         memory: SlabOptions::default(),
