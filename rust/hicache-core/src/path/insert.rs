@@ -57,19 +57,16 @@ impl HiCache {
         self.device.check_out("slots", given)?;
         let new = key.from((known.depth - place.depth) as usize * words.tokens());
         let before = if self.storage { self.tree.last_digest(known) } else { None };
-        let digests = self.hit(id)?.digests(known.depth, before, new, words).to_vec();
-        let done = self.tree.extend_from(place, known, key, Tier::Device, given, &digests);
+        let hit = self.hits.get_mut(&id).ok_or(Error::Hit("was released"))?;
+        let digests = hit.digests(known.depth, before, new, words);
+        let done = self.tree.extend_from(place, known, key, Tier::Device, given, digests);
         self.stats.hashed_pages += done.hashed as u64;
         self.device.place(&given[done.known..]);
-        let hit = self.hits.get_mut(&id).ok_or(Error::Hit("was released"))?;
-        if pages > 0 {
-            #[expect(clippy::cast_possible_truncation, reason = "a path has fewer than 2^32 pages")]
-            let new_pages = done.new_pages as u32;
-            hit.request.new_pages += new_pages;
-            let tick = tick(self.now);
-            let request = Request { tick, moment: Moment::Inserted, new_pages, ..hit.request };
-            self.tree.tell(request, place.depth..done.place.depth, done.place);
-        }
+        #[expect(clippy::cast_possible_truncation, reason = "a path has fewer than 2^32 pages")]
+        let new_pages = done.new_pages as u32;
+        hit.request.new_pages += new_pages;
+        let request = Request { tick: tick(self.now), moment: Moment::Inserted, new_pages, ..hit.request };
+        self.tree.tell(request, place.depth..done.place.depth, done.place);
         let pin = std::mem::replace(&mut hit.pin, self.tree.pin(done.place, crate::tree::Hold::Device));
         self.tree.unpin(pin);
         self.stats.inserted_pages += done.new_pages as u64;

@@ -123,9 +123,7 @@ impl Tree {
         let parent = &mut self.arena[at.node];
         parent.children += 1;
         parent.heir = node;
-        let tokens = self.strands[strand].tokens.view();
-        let first = (at.depth - self.strands[strand].start) as usize * self.page_size.tokens();
-        self.decisions.word(tokens.from(first).digest(key_hash));
+        self.decisions.word(self.strands[strand].tokens_from(at.depth, self.page_size).digest(key_hash));
         self.adopt_new(node, tier, slots);
         (Place { node, depth: end }, hashed)
     }
@@ -145,9 +143,7 @@ impl Tree {
         if !self.hashing {
             return 0;
         }
-        let strand = &self.strands[index];
-        let first = (at.depth - strand.start) as usize;
-        let tokens = strand.tokens.view().from(first * self.page_size.tokens());
+        let tokens = self.strands[index].tokens_from(at.depth, self.page_size);
         let given = &given[..given.len().min(self.page_size.pages(tokens.len()))];
         let prior = given.last().copied().or_else(|| self.last_digest(at));
         let others = hash::chain(prior, tokens.from(given.len() * self.page_size.tokens()), self.page_size);

@@ -10,11 +10,7 @@ impl Tree {
         if std::mem::replace(&mut self.hashing, true) {
             return;
         }
-        let mut strands: Vec<(u32, u32)> =
-            self.strands.iter().map(|(index, strand)| (strand.start, index)).collect();
-        // What is continued starts before what continues it.
-        strands.sort_unstable();
-        for (_, index) in strands {
+        for index in self.strands.parents_first() {
             let prior = self.last_digest(self.before(index));
             let strand = &mut self.strands[index];
             strand.digests = hash::chain(prior, strand.tokens.view(), self.page_size);

@@ -43,11 +43,7 @@ impl Tree {
             if there {
                 return self.all_changes();
             }
-            let mut strands: Vec<(u32, u32)> =
-                self.strands.iter().map(|(index, strand)| (strand.start, index)).collect();
-            // What is continued starts before what continues it.
-            strands.sort_unstable();
-            for (_, index) in strands {
+            for index in self.strands.parents_first() {
                 self.print(index, self.before(index));
             }
         }
@@ -74,9 +70,9 @@ impl Tree {
             return;
         }
         let mut print = self.last_print(from);
-        let (size, first) = (self.page_size.tokens(), (from.depth - self.strands[index].start) as usize);
+        let size = self.page_size.tokens();
         let strand = &mut self.strands[index];
-        let tokens = strand.tokens.view().from(first * size);
+        let tokens = strand.tokens.view().from((from.depth - strand.start) as usize * size);
         make_room(&mut strand.prints, self.page_size.pages(tokens.len()));
         for page in 0..self.page_size.pages(tokens.len()) {
             print = next_print(print, tokens.range(page * size..(page + 1) * size));

@@ -45,9 +45,6 @@ impl Tree {
     /// Marks the end of a path as used now, in every tier it lives in.
     pub fn touch(&mut self, place: Place) {
         for tier in Tier::ALL {
-            if self.resident(tier) == 0 {
-                continue;
-            }
             // The end may live elsewhere only: then what of the path lives here was used.
             if let Some(node) = self.last_in(place, tier) {
                 self.offer(tier, node, Why::Used);

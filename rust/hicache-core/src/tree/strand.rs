@@ -80,6 +80,11 @@ impl Strand {
         &self.edges
     }
 
+    /// Tokens of the pages from `depth` on, counted from the root.
+    pub fn tokens_from(&self, depth: u32, page_size: PageSize) -> Tokens<'_> {
+        self.tokens.view().from((depth - self.start) as usize * page_size.tokens())
+    }
+
     /// The node on whose edge the page before `depth` lies.
     pub fn node_at(&self, depth: u32) -> u32 {
         if depth == self.end {
@@ -182,6 +187,13 @@ impl Strands {
     pub fn remove(&mut self, index: u32) {
         self.entries[index] = Strand::new(NIL, 0, Tokens::EMPTY);
         self.free.push(index);
+    }
+
+    /// Numbers of those in use, each after what it continues, which starts before it.
+    pub fn parents_first(&self) -> Vec<u32> {
+        let mut strands: Vec<(u32, u32)> = self.iter().map(|(index, strand)| (strand.start, index)).collect();
+        strands.sort_unstable();
+        strands.into_iter().map(|(_, index)| index).collect()
     }
 
     /// Those in use.

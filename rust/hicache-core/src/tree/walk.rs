@@ -141,6 +141,7 @@ impl Tree {
     ) -> Vec<T> {
         let mut at = place;
         if !pages.is_empty() {
+            // Usually one strand has them all: they are copied once, not onto blanks.
             let strand = &self.strands[self.arena[at.node].strand];
             if strand.start <= pages.start && pages.end <= at.depth {
                 let first = strand.start;
