@@ -250,3 +250,30 @@ fn what_is_loaded_from_inside_an_edge_was_used() {
     });
     assert_eq!(found, [9, 0]);
 }
+
+/// Hits of one batch that end inside one edge, in any order, from the device and from the host: each gets its own
+/// pages, and all of them were used.
+#[test]
+fn hits_of_one_batch_may_end_on_one_edge() {
+    let tokens: Vec<i32> = (0..10).collect();
+    for (from_host, ends) in
+        [[9, 5, 7], [5, 7, 9], [7, 9, 5], [5, 5, 9]].into_iter().flat_map(|e| [(false, e), (true, e)])
+    {
+        let mut rig = Rig::new(Shape { page: 1, device: 64, ..Shape::default() }, None);
+        rig.serve(&tokens);
+        rig.settle();
+        if from_host {
+            rig.evict(Tier::Device, 6);
+        }
+        let hits = ends.map(|end| rig.find(&tokens[..end]));
+        rig.cache.load(&hits, None).unwrap();
+        rig.settle();
+        for (hit, end) in hits.into_iter().zip(ends) {
+            assert_eq!(rig.view(hit).device as usize, end);
+            rig.verify(hit, &tokens[..end]);
+            rig.cache.release(hit, 0).unwrap();
+        }
+        rig.books();
+        rig.drained();
+    }
+}

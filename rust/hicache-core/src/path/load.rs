@@ -5,7 +5,7 @@ use crate::command::Command;
 use crate::error::{Error, Result, argument};
 use crate::flights::Copy;
 use crate::ids::{HitId, Slot, Tier};
-use crate::tree::{Hold, PinId, Place};
+use crate::tree::{Hold, PinId};
 
 /// What a load started.
 #[derive(Debug, PartialEq, Eq)]
@@ -16,10 +16,10 @@ pub struct Loaded {
     pub unused: Vec<Slot>,
 }
 
-/// A hit between its second look and its copies.
+/// A hit between its second look and its copies. Where it ends, the deeper one of its pins tells: another hit of
+/// the batch may split the edge that it ends on.
 struct Held {
     id: HitId,
-    place: Place,
     device: PinId,
     host: PinId,
 }
@@ -89,7 +89,7 @@ impl HiCache {
         let device = self.tree.pin(self.tree.ancestor(place, on_device), Hold::Device);
         let host = self.tree.pin(self.tree.ancestor(place, on_host), Hold::Host);
         self.hit_mut(id)?.stop_fetch();
-        Ok(Held { id, place, device, host })
+        Ok(Held { id, device, host })
     }
 
     fn raise(
@@ -99,7 +99,9 @@ impl HiCache {
         pages: &mut Vec<(Slot, Slot)>,
         pins: &mut Vec<(PinId, PinId)>,
     ) -> Result<()> {
-        let Held { id, place, device, host } = held;
+        let Held { id, device, host } = held;
+        let ends = [&device, &host].map(|pin| self.tree.pinned(pin));
+        let place = if ends[0].depth < ends[1].depth { ends[1] } else { ends[0] };
         // A hit of the same batch may have brought some of it.
         let from = self.tree.resident_depth(place, Tier::Device);
         let missing = (place.depth - from) as usize;
