@@ -9,8 +9,9 @@ use common::rig::{self, Rig, Shape};
 use hicache_core::assemble::DevicePlane;
 use hicache_core::hash::Namespace;
 use hicache_core::ids::{HitId, Slot, Tier};
-use hicache_core::page::Tokens;
+use hicache_core::page::{PageSize, Tokens};
 use hicache_core::transfer::Direction;
+use hicache_core::transfer::cpu::CpuOptions;
 use hicache_core::{Config, Error, HiCache};
 use std::time::{Duration, Instant};
 
@@ -214,4 +215,26 @@ fn an_engine_that_owns_the_slots_needs_not_give_them_back() {
     attach(&mut cache, &mut device, 5).unwrap();
     assert_eq!(cache.slots(Tier::Device).out(), 5);
     cache.check().unwrap();
+}
+
+#[test]
+fn a_cache_that_can_not_be_leaves_no_directory() {
+    let dir = tempfile::tempdir().unwrap();
+    let url = format!("file://{}/store", dir.path().display());
+    let mut device = Device::new(6);
+    let planes = device.planes();
+    let pairs = PageSize::new(1 << 20).unwrap();
+    let cases = [
+        (Config { gpu: Some(99), ..config(8) }, "GPU"),
+        (Config { page_size: pairs, bigrams: true, ..config(8) }, "page_size"),
+        (Config { copies: CpuOptions { threads: 0, ..CpuOptions::default() }, ..config(8) }, "copy_threads"),
+        (config(0), "host"),
+    ];
+    for (config, why) in cases {
+        // SAFETY: nothing is made that could keep the memory.
+        let made = unsafe { HiCache::over_memory(config, Some(&planes), Some(&url)) };
+        let error = made.err().expect(why).to_string();
+        assert!(cfg!(feature = "cuda") || error.contains(why), "{error}");
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "{why}");
+    }
 }

@@ -5,7 +5,7 @@ use hicache_core::host::{Layout, LayoutKind};
 use hicache_core::ids::Slot;
 use hicache_core::page::PageSize;
 use hicache_core::pool::{Plane, PoolSpec};
-use hicache_core::transfer::plan::{Engine, Part, Plan, PlanePair, Span, Thresholds, spans};
+use hicache_core::transfer::plan::{Part, Plan, PlanePair, Span, spans};
 use hicache_core::transfer::strided::Axis;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -31,29 +31,27 @@ fn plan(spec: &PoolSpec, kind: LayoutKind, page: u32, slots: u32) -> (Layout, Pl
 
 /// 60 layers of 8 heads × 128 × bf16, and 61 latents of 576 × bf16; pages of 64 tokens.
 #[test]
-fn runs_and_engines_of_the_usual_pools() {
+fn runs_of_the_usual_pools() {
     use LayoutKind::{LayerFirst, PageFirst, PageFirstDirect, PageHead, PageUnified};
     let (mha, grouped, mla) =
         (pool(60, &[2048, 2048], 8, 1), pool(60, &[2048, 2048], 8, 8), pool(61, &[1152], 1, 1));
     let cases = [
-        (&mha, LayerFirst, 128 << 10, Engine::Copy),
-        (&mha, PageFirst, 2 << 10, Engine::Kernel),
-        (&mha, PageFirstDirect, 128 << 10, Engine::Copy),
-        (&mha, PageHead, 256, Engine::Kernel),
-        (&mha, PageUnified, 128 << 10, Engine::Copy),
-        (&grouped, PageUnified, 256, Engine::Kernel),
-        (&mla, LayerFirst, 72 << 10, Engine::Copy),
-        (&mla, PageFirst, 1152, Engine::Kernel),
-        (&mla, PageFirstDirect, 72 << 10, Engine::Copy),
-        (&mla, PageHead, 1152, Engine::Kernel),
-        (&mla, PageUnified, 72 << 10, Engine::Copy),
+        (&mha, LayerFirst, 128 << 10),
+        (&mha, PageFirst, 2 << 10),
+        (&mha, PageFirstDirect, 128 << 10),
+        (&mha, PageHead, 256),
+        (&mha, PageUnified, 128 << 10),
+        (&grouped, PageUnified, 256),
+        (&mla, LayerFirst, 72 << 10),
+        (&mla, PageFirst, 1152),
+        (&mla, PageFirstDirect, 72 << 10),
+        (&mla, PageHead, 1152),
+        (&mla, PageUnified, 72 << 10),
     ];
-    for (spec, kind, run, engine) in cases {
+    for (spec, kind, run) in cases {
         let (layout, plan) = plan(spec, kind, 64, 16);
         let [part] = plan.parts.as_slice() else { panic!("planes of one geometry") };
         assert_eq!((part.strided.run, part.strided.width), (run, 16), "{kind:?}");
-        assert_eq!(part.engine(Thresholds::default()), engine, "{kind:?}");
-        assert_eq!(part.engine(Thresholds { copy_engine: run + 1 }), Engine::Kernel);
         assert_eq!(part.planes.len(), spec.planes.len());
         assert_eq!(plan.page_bytes(), layout.page_bytes() as u64);
     }

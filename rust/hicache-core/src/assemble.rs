@@ -43,20 +43,19 @@ impl HiCache {
         if let Some(device) = device {
             check_device(&config, device, config.device_slots)?;
         }
-        if storage.is_some() && config.host_slots == 0 {
-            return argument("host", "storage needs a host tier: pages pass through it");
-        }
-        let memory = host_memory(&config)?;
-        let store = storage.map(|url| storage::open(url, config.identity)).transpose()?;
-        let has_storage = store.is_some();
-        let start = |store: Arc<dyn Store>| Workers::start(&store, config.io_threads, config.write_queue);
-        let executor = Executor::detached(store.map(start).transpose()?, memory);
+        let executor = Executor::detached(host_memory(&config)?);
         let slots = config.device_slots;
-        let mut cache = Self::new(config, executor, has_storage)?;
+        let mut cache = Self::new(config, executor, storage.is_some())?;
         cache.leave_device();
         if let Some(device) = device {
             // SAFETY: handed on to our caller.
             unsafe { cache.attach(device, slots) }?;
+        }
+        // Last, since it leaves a directory behind.
+        if let Some(url) = storage {
+            let store: Arc<dyn Store> = storage::open(url, cache.config.identity)?;
+            let workers = Workers::start(&store, cache.config.io_threads, cache.config.write_queue)?;
+            cache.executor.employ(workers);
         }
         Ok(cache)
     }

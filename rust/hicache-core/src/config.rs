@@ -64,6 +64,7 @@ impl Config {
     /// Names the first field that can't be meant.
     pub fn check(&self) -> Result<()> {
         pool::check_all(&self.pools)?;
+        self.words()?;
         if let Some(pool) = self.pools.iter().skip(1).find(|pool| pool.needs != Needs::All) {
             let reason = "windows and states are declared, but no verb moves them yet";
             return argument("pools", format!("pool {}: {reason}", pool.name));

@@ -53,15 +53,20 @@ pub struct Executor {
 impl Executor {
     /// Over one copier and, with storage, its workers.
     pub fn new(copier: Box<dyn Copier>, workers: Option<Workers>, memory: HostMemory) -> Self {
-        let mut executor = Self::detached(workers, memory);
+        let mut executor = Self { workers, ..Self::detached(memory) };
         executor.attach(copier);
         executor
     }
 
-    /// Without a copier: there is no device memory yet.
-    pub fn detached(workers: Option<Workers>, memory: HostMemory) -> Self {
+    /// Without a copier and workers: there is no device memory yet, and no storage.
+    pub fn detached(memory: HostMemory) -> Self {
         let (memory, waiting) = (Arc::new(memory), VecDeque::new());
-        Self { copier: None, progress: Default::default(), workers, memory, waiting }
+        Self { copier: None, progress: Default::default(), workers: None, memory, waiting }
+    }
+
+    /// Storage work goes to these workers.
+    pub fn employ(&mut self, workers: Workers) {
+        self.workers = Some(workers);
     }
 
     /// Copies go to this copier from now on.

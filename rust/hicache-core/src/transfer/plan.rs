@@ -1,9 +1,9 @@
-//! From planes on both sides to strided copies: axes in the host's order, neighbours merged into maximal runs.
+//! From planes on both sides to strided copies, one part for all planes of one geometry.
 //!
 //! The plan is made once; a job adds pages. Pure arithmetic; knows addresses as numbers, no memory.
 //! On error: nothing here fails; planes without bytes are left out.
 
-use super::strided::{AXES, Axis, PlaneAt, Strided};
+use super::strided::{Axis, PlaneAt, Strided};
 use crate::host::layout::Axes;
 use crate::ids::Slot;
 
@@ -73,44 +73,15 @@ impl PlanePair {
         }
     }
 
-    /// Its geometry in normal form: host strides fall, nothing could be merged any more.
     fn strided(&self) -> Strided {
-        let of = |device, host, extent| Axis { device, host, extent, reserved: 0 };
-        let mut axes = [
-            of(self.device.row, self.host.row, self.rows),
-            of(self.device.group, self.host.group, self.groups),
-            of(self.device.head, self.host.head, self.heads),
+        let axes = [
+            Axis::new(self.rows, self.device.row, self.host.row),
+            Axis::new(self.groups, self.device.group, self.host.group),
+            Axis::new(self.heads, self.device.head, self.host.head),
+            Axis::NONE,
         ];
-        axes.sort_by_key(|axis| std::cmp::Reverse(axis.host));
-        let mut strided = Strided {
-            device_page: self.device.page,
-            host_page: self.host.page,
-            axes: [Axis::NONE; AXES],
-            run: self.bytes,
-            width: 1,
-            reserved: 0,
-        };
-        let mut left = AXES;
-        for axis in axes.into_iter().rev().filter(|axis| axis.extent > 1) {
-            let run = strided.run.cast_signed();
-            if left == AXES && axis.device == run && axis.host == run {
-                strided.run *= u64::from(axis.extent);
-            } else if let Some(extent) = strided.axes.get(left).and_then(|inner| continued(axis, *inner)) {
-                strided.axes[left].extent = extent;
-            } else {
-                left -= 1;
-                strided.axes[left] = axis;
-            }
-        }
-        strided
+        Strided::of((self.device.page, self.host.page), axes, self.bytes)
     }
-}
-
-/// The extent of both axes as one, if the outer one goes on where the inner one ends, on both sides.
-fn continued(outer: Axis, inner: Axis) -> Option<u32> {
-    let end = |stride: i64| stride * i64::from(inner.extent);
-    let goes_on = outer.device == end(inner.device) && outer.host == end(inner.host);
-    inner.extent.checked_mul(outer.extent).filter(|_| goes_on)
 }
 
 /// Planes of one geometry, in order of layer.
@@ -127,7 +98,7 @@ pub struct Part {
 impl Part {
     /// Bytes of one page of one plane.
     pub fn page_bytes(&self) -> u64 {
-        self.strided.axes.iter().fold(self.strided.run, |bytes, axis| bytes * u64::from(axis.extent))
+        self.strided.page_bytes()
     }
 
     /// Whether neighbouring pages touch on both sides, so that they become one run.
@@ -136,33 +107,6 @@ impl Part {
         self.page_bytes() == self.strided.run
             && self.strided.device_page == run
             && self.strided.host_page == run
-    }
-
-    /// What its runs are copied by.
-    pub const fn engine(&self, thresholds: Thresholds) -> Engine {
-        if self.strided.run >= thresholds.copy_engine { Engine::Copy } else { Engine::Kernel }
-    }
-}
-
-/// What carries a copy out on a GPU.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Engine {
-    /// The copy engine: run by run, in batches; takes no multiprocessor.
-    Copy,
-    /// A kernel: many short runs.
-    Kernel,
-}
-
-/// Where one engine takes over from the other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Thresholds {
-    /// Shortest run for the copy engine, in bytes.
-    pub copy_engine: u64,
-}
-
-impl Default for Thresholds {
-    fn default() -> Self {
-        Self { copy_engine: 64 << 10 }
     }
 }
 
@@ -188,7 +132,7 @@ impl Plan {
             part.planes.push(PlaneAt { device: plane.device.address, host: plane.host.address });
             part.layers.push(plane.layer);
         }
-        parts.iter_mut().for_each(|part| part.strided.width = width(part));
+        parts.iter_mut().for_each(|part| part.strided = part.strided.fitting(&part.planes));
         Self { parts }
     }
 
@@ -196,16 +140,6 @@ impl Plan {
     pub fn page_bytes(&self) -> u64 {
         self.parts.iter().map(|part| part.page_bytes() * part.planes.len() as u64).sum()
     }
-}
-
-/// The widest access that every element of a part allows.
-fn width(part: &Part) -> u32 {
-    let strided = &part.strided;
-    let between_pages = [strided.device_page, strided.host_page].into_iter();
-    let steps = between_pages.chain(strided.axes.iter().flat_map(|axis| [axis.device, axis.host]));
-    let addresses = part.planes.iter().flat_map(|plane| [plane.device, plane.host]);
-    let all = steps.map(i64::unsigned_abs).chain(addresses).fold(strided.run, |all, one| all | one);
-    [16, 8, 4].into_iter().find(|&width| all.is_multiple_of(u64::from(width))).unwrap_or(1)
 }
 
 /// Neighbouring pages, each one slot on from the one before on both sides.

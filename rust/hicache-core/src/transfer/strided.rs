@@ -77,36 +77,27 @@ impl Strided {
         if run == 0 || axes.iter().any(|axis| axis.extent == 0) {
             return argument("pools", "a copy needs at least one byte");
         }
-        let mut sorted: Vec<Axis> = axes.iter().copied().filter(|axis| axis.extent > 1).collect();
-        sorted.sort_by_key(|axis| std::cmp::Reverse(axis.host.unsigned_abs()));
-        let mut run = run;
-        let mut merged: Vec<Axis> = Vec::new(); // innermost first
-        while let Some(axis) = sorted.pop() {
-            let whole = i64::try_from(run).ok();
-            match merged.last_mut() {
-                None if Some(axis.device) == whole && Some(axis.host) == whole => {
-                    run *= u64::from(axis.extent);
-                }
-                Some(inner) if axis.continues(*inner) && inner.extent.checked_mul(axis.extent).is_some() => {
-                    inner.extent *= axis.extent;
-                }
-                _ => merged.push(axis),
-            }
-        }
-        let mut normal = [Axis::NONE; AXES];
+        let (merged, run) = merged(axes.to_vec(), run);
         if merged.len() > AXES {
-            return argument(
-                "pools",
-                format!("a page has {} axes of bytes, at most {AXES} work", merged.len()),
-            );
+            let reason = format!("a page has {} axes of bytes, at most {AXES} work", merged.len());
+            return argument("pools", reason);
         }
-        for (place, axis) in normal.iter_mut().rev().zip(merged) {
+        Ok(Self::normal(pages, merged, run))
+    }
+
+    /// The same of as many axes as always fit.
+    pub(super) fn of(pages: (i64, i64), axes: [Axis; AXES], run: u64) -> Self {
+        let (merged, run) = merged(axes.to_vec(), run);
+        Self::normal(pages, merged, run)
+    }
+
+    fn normal(pages: (i64, i64), merged: Vec<Axis>, run: u64) -> Self {
+        let mut axes = [Axis::NONE; AXES];
+        for (place, axis) in axes.iter_mut().rev().zip(merged) {
             *place = axis;
         }
-        let mut strided =
-            Self { device_page: pages.0, host_page: pages.1, axes: normal, run, width: 16, reserved: 0 };
-        strided.width = width(strided.alignment());
-        Ok(strided)
+        let strided = Self { device_page: pages.0, host_page: pages.1, axes, run, width: 1, reserved: 0 };
+        strided.fitting(&[])
     }
 
     /// Payload of one page of one plane, in bytes.
@@ -127,6 +118,27 @@ impl Strided {
         let axes = self.axes.iter().fold(0, |all, axis| all | axis.device | axis.host);
         self.run | (axes | self.device_page | self.host_page).cast_unsigned()
     }
+}
+
+/// Axes sorted by the host's stride and merged where both sides allow, innermost first; and the run with what
+/// continues it.
+fn merged(mut axes: Vec<Axis>, mut run: u64) -> (Vec<Axis>, u64) {
+    axes.retain(|axis| axis.extent > 1);
+    axes.sort_by_key(|axis| std::cmp::Reverse(axis.host.unsigned_abs()));
+    let mut merged: Vec<Axis> = Vec::new();
+    while let Some(axis) = axes.pop() {
+        let whole = i64::try_from(run).ok();
+        match merged.last_mut() {
+            None if Some(axis.device) == whole && Some(axis.host) == whole => {
+                run *= u64::from(axis.extent);
+            }
+            Some(inner) if axis.continues(*inner) && inner.extent.checked_mul(axis.extent).is_some() => {
+                inner.extent *= axis.extent;
+            }
+            _ => merged.push(axis),
+        }
+    }
+    (merged, run)
 }
 
 /// The widest vector that divides everything whose bits are set here.
