@@ -9,7 +9,7 @@ that waits for room, and once nobody runs the whole pool is its own (`submit.py`
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from typing import TYPE_CHECKING
 
 import torch
@@ -64,6 +64,9 @@ class Admission:
             return []
         self.crowded = False
         used = _slots_in_use(running)
+        others: Counter[str] = Counter()  # of the other pools
+        for sequence in running:
+            others.update(self._needs.of(sequence.kv_tokens))
         batch: list[Sequence] = []
         for sequence in self.waiting:
             if len(running) + len(batch) >= self._max_running:
@@ -74,8 +77,8 @@ class Admission:
             # count in full, or the first one's copies would be cut short for pages that they hold.
             held = 0 if batch else sequence.hit.device_length
             used += path.missing(sequence, self._pool, held)
-            together = [other.kv_tokens for other in [*running, *batch, sequence]]
-            if used > self._pool.slots or self._needs.lacking(together) is not None:
+            others.update(self._needs.of(sequence.kv_tokens))
+            if used > self._pool.slots or self._needs.lacking(others) is not None:
                 break  # nobody overtakes a request that waits for room: it would wait for ever
             batch.append(sequence)
         return batch

@@ -57,13 +57,9 @@ class Needs:
             needs["state"] = STATES
         return needs
 
-    def lacking(self, requests: list[int]) -> str | None:
-        """The pool too small for requests of so many tokens at once, said in words; None if none is."""
+    def lacking(self, total: Mapping[str, int]) -> str | None:
+        """The pool that has fewer slots than `total` asks of it, said in words; None if none has."""
         sizes = {"window": self.pools.window, "state": self.pools.state}
-        total: dict[str, int] = {}
-        for kv_tokens in requests:
-            for name, count in self.of(kv_tokens).items():
-                total[name] = total.get(name, 0) + count
         for name, count in total.items():
             pool = sizes[name]
             if pool is not None and count > pool.slots:

@@ -35,7 +35,7 @@ def checked(request: Request, config: ModelConfig, needs: Needs) -> Tensor:
             f"{size} need {pool.pages_for(kv_tokens)} pages of {pool.page_size} tokens, "
             f"the whole device pool has {pool.slots}"
         )
-    lacking = needs.lacking([kv_tokens])
+    lacking = needs.lacking(needs.of(kv_tokens))
     if lacking is not None:
         raise RequestTooLarge(f"{size} need {lacking}")
     return prompt
