@@ -73,7 +73,7 @@ pub unsafe fn past_caches(from: *const u8, to: *mut u8, bytes: usize) {
         #[allow(clippy::cast_ptr_alignment, reason = "the caller's")]
         let (from, to) = (from.wrapping_add(at).cast::<__m256i>(), to.wrapping_add(at).cast::<__m256i>());
         // SAFETY: the caller's, for this line's two halves.
-        #[allow(clippy::multiple_unsafe_ops_per_block)]
+        #[allow(clippy::multiple_unsafe_ops_per_block, reason = "one line is one copy")]
         unsafe {
             let (first, second) = (_mm256_loadu_si256(from), _mm256_loadu_si256(from.add(1)));
             _mm256_stream_si256(to, first);

@@ -9,19 +9,14 @@ and, with SGLang, about 6 GB.
 
 from __future__ import annotations
 
-import argparse
 import gc
-import os
 import statistics
-import subprocess
-import sys
 from array import array
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from tree_beside_sglang import Ours, Theirs, Times, timed
+from tree_beside_sglang import Ours, Theirs, Times, chosen, timed
 
 TURNS, TURN, PAGE, ROUNDS = 16, 672, 16, 400
 
@@ -92,23 +87,5 @@ def run(pages: int, with_sglang: bool) -> None:
         print(f"{name:24}{middle[name]:10.0f}{beside}")
 
 
-def main() -> None:
-    options = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    options.add_argument("--pages", type=int, default=1_000_000)
-    options.add_argument("--sglang", metavar="PYTHON", help="interpreter of an environment with sglang")
-    options.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
-    chosen = options.parse_args()
-    if chosen.sglang:
-        import hicache
-
-        paths = [str(Path(hicache.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
-        command = [chosen.sglang, __file__, "--inside", "--pages", str(chosen.pages)]
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
-        sys.exit(subprocess.call(command, env=environment))
-    run(chosen.pages, chosen.inside)
-
-
 if __name__ == "__main__":
-    main()
+    run(*chosen(__file__, __doc__, "--pages", 1_000_000))

@@ -256,24 +256,29 @@ def report(times: Times) -> None:
         print(line if other is None else f"{line}   sglang{other:10.0f}   {other / middle[name]:6.1f}x")
 
 
-def main() -> None:
+def chosen(script: str, document: str | None, option: str, default: int) -> tuple[int, bool]:
+    """A number by its option, and whether this is SGLang's environment; if one is named, `script` runs in it."""
     options = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        description=document, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    options.add_argument("--page-size", type=int, default=16)
+    options.add_argument(option, type=int, default=default, dest="number")
     options.add_argument("--sglang", metavar="PYTHON", help="interpreter of an environment with sglang")
     options.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
-    chosen = options.parse_args()
-    if chosen.sglang:
+    given = options.parse_args()
+    if given.sglang:
         import hicache
 
         paths = [str(Path(hicache.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
-        command = [chosen.sglang, __file__, "--inside", "--page-size", str(chosen.page_size)]
-        sys.exit(
-            subprocess.call(command, env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))})
-        )
-    print(f"pages of {chosen.page_size}, keys of {TURNS * TURN} tokens; ns a call")
-    report(run(chosen.page_size, chosen.inside))
+        command = [given.sglang, script, "--inside", option, str(given.number)]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
+        sys.exit(subprocess.call(command, env=environment))
+    return given.number, given.inside
+
+
+def main() -> None:
+    page_size, inside = chosen(__file__, __doc__, "--page-size", 16)
+    print(f"pages of {page_size}, keys of {TURNS * TURN} tokens; ns a call")
+    report(run(page_size, inside))
 
 
 if __name__ == "__main__":

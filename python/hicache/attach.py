@@ -6,10 +6,13 @@ On error: `ArgumentError` says what is in the way; nothing was changed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from hicache import _hicache
+from hicache.config import seconds
 from hicache.errors import ArgumentError
 from hicache.pools import Pool, device_slots, gpu
 from hicache.pools import memory as memory_of
@@ -38,9 +41,10 @@ class Attaching:
     def detach(self, timeout: float = 10.0) -> int:
         """Takes the engine's tensors back, so that it can free them: the device tier is empty until others
         are attached; host and storage keep theirs, and matches and prefetches go on. Copies under way are
-        waited for, `timeout` seconds at most. No hit may be loaded, no slot with the engine unless it owns
-        them. Returns the pages that had no host copy and are gone. `ArgumentError`: what is in the way."""
-        self.drain(timeout)
+        waited for, `timeout` seconds at most; storage is not. No hit may be loaded, no slot with the engine
+        unless it owns them. Returns the pages that had no host copy and are gone. `ArgumentError`: what is in
+        the way."""
+        self._settle(self._core.copying, timeout)
         return self._core.detach()
 
     @property
@@ -53,9 +57,17 @@ class Attaching:
         names = [pool.name for pool in self._pools]
         return dict(zip(names, self._core.host_memory(), strict=True))
 
-    def drain(self, timeout: float) -> bool:
-        """Polls until no transfer is under way."""
-        raise NotImplementedError
+    def _settle(self, under_way: Callable[[], int], timeout: float) -> bool:
+        """Polls until nothing is under way; False if that takes more than `timeout` seconds."""
+        deadline = time.monotonic() + seconds(timeout)
+        while under_way() and time.monotonic() < deadline:
+            if not any(self.poll()):
+                time.sleep(0.001)
+        return under_way() == 0
+
+    if TYPE_CHECKING:
+
+        def poll(self) -> tuple[int, ...]: ...
 
 
 def attachable(declared: Sequence[Pool], pools: Sequence[Pool], page_size: int) -> int:

@@ -207,11 +207,7 @@ class HiCache(Attaching):
 
     def drain(self, timeout: float) -> bool:
         """Polls until no transfer is under way; False if that takes more than `timeout` seconds."""
-        deadline = time.monotonic() + seconds(timeout)
-        while self._core.in_flight() and time.monotonic() < deadline:
-            if not any(self.poll()):
-                time.sleep(0.001)
-        return self._core.in_flight() == 0
+        return self._settle(self._core.in_flight, timeout)
 
     def stats(self) -> dict[str, int]:
         """Counters and gauges by name; counters never go down."""

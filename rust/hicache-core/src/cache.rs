@@ -168,6 +168,11 @@ impl HiCache {
         self.flights.len()
     }
 
+    /// Of these, copies between device and host: what keeps device memory in use.
+    pub fn copying(&self) -> usize {
+        self.flights.loads.len() + self.flights.backups.len()
+    }
+
     /// How far the copies of a direction are.
     pub fn progress(&self, direction: Direction) -> &Arc<Progress> {
         self.executor.progress(direction)

@@ -260,6 +260,10 @@ impl Cache {
         self.core.tree().digest()
     }
 
+    fn copying(&self) -> usize {
+        self.core.copying()
+    }
+
     fn in_flight(&self) -> usize {
         self.core.in_flight()
     }

@@ -127,6 +127,27 @@ def test_what_is_in_use_can_not_be_detached() -> None:
         cache.check()
 
 
+def test_an_engine_that_goes_to_sleep_does_not_wait_for_storage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings: dict[str, Any] = {"host": Host(), "storage": tmp_path, "identity": ModelIdentity("m")}
+    k, v = tensors()
+    with HiCache([pools.mha("kv", k, v)], 2, **settings) as cache:
+        wanted = compute(cache, [*k, *v])
+    with HiCache([pools.mha("kv", k, v)], 2, **settings) as cache:
+        hit = cache.match_prefix(TOKENS)
+        assert cache.prefetch(hit)
+        polls: list[None] = []
+        with monkeypatch.context() as patch:
+            patch.setattr(cache, "poll", lambda: polls.append(None) or [])
+            cache.detach(timeout=0.1)
+        assert (polls, hit.waiting, cache.attached) == ([], True, False)
+        assert cache.drain(10)
+        hit.release()
+        cache.attach([pools.mha("kv", k, v)])
+        verify(cache, [*k, *v], wanted)
+
+
 WHAT_CAN_BE_DECLARED: dict[str, tuple[Callable[[], list[pools.Pool]], str | None]] = {
     "a draft pool": (lambda: [declared(), pools.declare("draft", 1, 16, [(2, 4)], torch.float32)], None),
     "an indexer's pages": (

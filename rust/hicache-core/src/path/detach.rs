@@ -17,7 +17,7 @@ impl HiCache {
     pub fn detach(&mut self) -> Result<usize> {
         self.open()?;
         self.on_device()?;
-        if !self.flights.loads.is_empty() || !self.flights.backups.is_empty() {
+        if self.copying() > 0 {
             return argument("pools", "copies are under way: poll until they have landed, then detach");
         }
         let loaded = self.hits.values().filter(|hit| hit.loaded).count();

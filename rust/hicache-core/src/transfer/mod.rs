@@ -2,8 +2,8 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `strided` | the descriptor of a copy |
-//! | `plan` | from planes on both sides to descriptors, and which engine each is for |
+//! | `strided` | the descriptor of a copy, in its normal form |
+//! | `plan` | from planes on both sides to descriptors |
 //! | `progress` | how far a stream is, and waiting for it |
 //! | `cpu/` | the copier for memory that the CPU reaches |
 //! | `cuda/` | the copier for a GPU, under the cargo feature `cuda` |
