@@ -257,7 +257,7 @@ def report(times: Times) -> None:
 
 
 def chosen(script: str, document: str | None, option: str, default: int) -> tuple[int, bool]:
-    """A number by its option, and whether this is SGLang's environment; if one is named, `script` runs in it."""
+    """A number by its option, and whether this is the peer's environment: a named one runs `script`."""
     options = argparse.ArgumentParser(
         description=document, formatter_class=argparse.RawDescriptionHelpFormatter
     )
