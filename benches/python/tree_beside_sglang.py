@@ -9,8 +9,10 @@ runs itself there, with this interpreter's `hicache` on the path (torch and NumP
 (SGLang takes nothing else); ours also int32. `cold`: all keys in a shuffled order, each in its own buffer,
 the median of those of 10,720 tokens; `warm`: one of them repeated. `match` leaves out the release, which has
 no part in SGLang's match; `match, release` counts it. `insert present`: a key that is cached, from its
-beginning. `continue`: only the last 670 tokens are passed, after the hit that ended before them; SGLang has
-to be given the whole key. Prints nanoseconds (medians, less the timer's own) and SGLang's as a multiple.
+beginning; `slots`: until the caller has the tree's slots for it, which ours returns and SGLang's cache object
+looks up by another match. `continue`: only the last 670 tokens are passed, after the hit that ended before
+them; SGLang has to be given the whole key. Prints nanoseconds (medians, less the timer's own) and SGLang's as
+a multiple.
 """
 
 from __future__ import annotations
@@ -69,7 +71,7 @@ class Ours:
         _, _, duplicates = self.core.insert(hit, key, given)
         ended = now()
         if duplicates:
-            self.core.free(np.frombuffer(duplicates, dtype=np.int32))
+            self.core.free(given[:duplicates])
         return ended - started, self.core.release(hit, 0)
 
 
@@ -172,7 +174,9 @@ def cold_ours(
         note(times, f"match cold {name}", turn, matched - started)
         note(times, f"match, release cold {name}", turn, now() - started)
     for conversation, turn in shuffled(2):
-        note(times, f"insert present cold {name}", turn, ours.insert(keys[conversation][turn])[0])
+        inserted = ours.insert(keys[conversation][turn])[0]
+        note(times, f"insert present cold {name}", turn, inserted)
+        note(times, f"insert present, slots cold {name}", turn, inserted)
     for conversation, turn in shuffled(3):
         place = places[conversation][turn - 1] if turn else None
         tail = keys[conversation][turn][place.depth * ours.size if place else 0 :]
@@ -187,7 +191,9 @@ def cold_theirs(theirs: Theirs, keys: list[list[Any]], times: Times) -> None:
         note(times, "sglang match cold", turn, timed(theirs.match, keys[conversation][turn]))
     for conversation, turn in shuffled(2):
         key = keys[conversation][turn]
-        note(times, "sglang insert present cold", turn, theirs.insert(key, len(key)))
+        inserted = theirs.insert(key, len(key))
+        note(times, "sglang insert present cold", turn, inserted)
+        note(times, "sglang insert present, slots cold", turn, inserted + timed(theirs.match, key))
 
 
 def warm(times: Times, name: str, act: Callable[[], int]) -> None:

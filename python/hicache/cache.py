@@ -169,7 +169,7 @@ class HiCache(Attaching):
         buffers = tensors.integers("tokens", tokens), self._slots(slots)
         self._stream.follow(self._core)
         depth, own, duplicates = self._core.insert(self._number(hit), *buffers)
-        return Inserted(depth * self.page_size, tensors.slots(own), tensors.slots(duplicates))
+        return Inserted(depth * self.page_size, tensors.slots(own), tensors.first(buffers[1], duplicates))
 
     def free(self, slots: Slots) -> None:
         """Gives device slots back that no cached page is in: duplicates, partial tails, aborted work."""

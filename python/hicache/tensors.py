@@ -8,15 +8,13 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
+import numpy as np
 import torch
 
 from hicache import _hicache
 from hicache.errors import ArgumentError
-
-if TYPE_CHECKING:
-    import numpy as np
 
 #: Tokens or slots: one dimension, int32 or int64, contiguous, on the CPU; lists are copied.
 #: Slots by pool, or those of the one pool that owns them.
@@ -63,7 +61,14 @@ def of_pool(name: str, pool: str, values: Any) -> Any:
     return values[pool]
 
 
-def slots(data: bytearray) -> torch.Tensor:
+def first(buffer: Any, count: int) -> torch.Tensor:
+    """A copy of a buffer's first `count` integers, int32: the buffer is its owner's to write to."""
+    if count == 0:
+        return torch.empty(0, dtype=torch.int32)
+    return torch.from_numpy(np.array(np.asarray(buffer)[:count], dtype=np.int32))
+
+
+def slots(data: _hicache.Slots | bytearray) -> torch.Tensor:
     """Slots from the binding: int32, one dimension, sharing its memory."""
     if not data:
         return torch.empty(0, dtype=torch.int32)

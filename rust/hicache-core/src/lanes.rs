@@ -17,7 +17,7 @@ const LONG: usize = 256;
 const ALIGNED: usize = 32;
 
 /// A token as a 64-bit word; a negative one becomes a word that no token has.
-pub(crate) trait Word: Copy {
+pub(crate) trait Word: Copy + Default + std::ops::BitOr<Output = Self> {
     fn word(self) -> u64;
 }
 
@@ -103,20 +103,27 @@ fn equal_runs<A: Against<B>, B: Copy, const N: usize>(tokens: &[A], stored: &[B]
 
 /// Whether numbers follow one another.
 #[multiversion(targets("x86_64+avx2"))]
+#[expect(clippy::cast_possible_truncation, reason = "numbers inside of a stride")]
 pub(crate) fn in_a_row(slots: &[Slot]) -> bool {
     let Some(first) = slots.first().map(|slot| slot.0) else { return false };
-    let mut strides = slots.chunks(STRIDE).zip((0_u32..).step_by(STRIDE));
-    strides.all(|(stride, before)| {
-        let expected = stride.iter().zip((0_u32..).map(|at| first.wrapping_add(before + at)));
-        expected.fold(0, |differs, (slot, number)| differs | (slot.0 ^ number)) == 0
-    })
+    let (strides, rest) = slots.as_chunks::<STRIDE>();
+    let mut before = first;
+    for stride in strides {
+        let ramp = |at: usize| before.wrapping_add(at as u32);
+        if (0..STRIDE).fold(0, |differs, at| differs | (stride[at].0 ^ ramp(at))) != 0 {
+            return false;
+        }
+        before = before.wrapping_add(STRIDE as u32);
+    }
+    rest.iter().zip(before..=u32::MAX).all(|(slot, number)| slot.0 == number)
 }
 
 /// All tokens laid over each other: its highest bit tells whether one is negative, its upper half whether
 /// one is wide.
 #[multiversion(targets("x86_64+avx2"))]
 pub(crate) fn overlay<A: Word>(tokens: &[A]) -> u64 {
-    tokens.iter().fold(0, |bits, &token| bits | token.word())
+    // In their own width: twice as many at a time where that is narrow.
+    tokens.iter().fold(A::default(), |bits, &token| bits | token).word()
 }
 
 /// Appends the lower halves.

@@ -9,7 +9,8 @@ use crate::place::Place;
 use crate::pools::{self, CopiesArgument, HostArgument, MemoryArgument, PoolArgument};
 use crate::process::Origin;
 use crate::reader::Reader;
-use crate::tokens::{SlotBuffer, TokenBuffer, slot_bytes, slots};
+use crate::slots::Given;
+use crate::tokens::{SlotBuffer, TokenBuffer, slots};
 use hicache_core::hash::Namespace;
 use hicache_core::host::SlabOptions;
 use hicache_core::identity::Fingerprint;
@@ -18,7 +19,7 @@ use hicache_core::page::PageSize;
 use hicache_core::transfer::Direction;
 use hicache_core::{Config, Error, HiCache, Ready};
 use pyo3::prelude::*;
-use pyo3::types::{PyByteArray, PyDict};
+use pyo3::types::PyDict;
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
 
@@ -168,8 +169,8 @@ impl Cache {
         Ok((view.device, view.usable, view.copied, view.stored, view.waiting, view.loaded))
     }
 
-    fn hit_slots<'py>(&self, py: Python<'py>, hit: u64) -> PyResult<Bound<'py, PyByteArray>> {
-        Ok(slot_bytes(py, &self.core.hit_slots(HitId(hit)).or_raise(py)?))
+    fn hit_slots(&self, py: Python<'_>, hit: u64) -> PyResult<Given> {
+        self.core.hit_slots(HitId(hit)).map(Given::new).or_raise(py)
     }
 
     fn prefetch(&mut self, py: Python<'_>, hit: u64) -> PyResult<bool> {
@@ -177,19 +178,19 @@ impl Cache {
     }
 
     #[pyo3(signature = (hits, given))]
-    fn load<'py>(
+    fn load(
         &mut self,
-        py: Python<'py>,
+        py: Python<'_>,
         hits: Vec<u64>,
-        given: Option<&Bound<'py, PyAny>>,
-    ) -> PyResult<(Load, Bound<'py, PyByteArray>)> {
+        given: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<(Load, Given)> {
         let given = given.map(|given| slots(given, "slots")).transpose()?;
         let hits: Vec<HitId> = hits.into_iter().map(HitId).collect();
         let core = self.core(py)?;
         let loaded = core.load(&hits, given.as_ref().map(SlotBuffer::get)).or_raise(py)?;
         let progress = Arc::clone(core.progress(Direction::In));
         let load = Load::new(loaded.ticket, progress, core.wait_on_stream());
-        Ok((load, slot_bytes(py, &loaded.unused)))
+        Ok((load, Given::new(loaded.unused)))
     }
 
     /// Copies of later calls come after what this stream of the device has then.
@@ -198,23 +199,22 @@ impl Cache {
         Ok(())
     }
 
-    fn allocate<'py>(&mut self, py: Python<'py>, pages: usize) -> PyResult<Option<Bound<'py, PyByteArray>>> {
+    fn allocate(&mut self, py: Python<'_>, pages: usize) -> PyResult<Option<Given>> {
         let slots = self.core(py)?.allocate(pages).or_raise(py)?;
-        Ok(slots.map(|slots| slot_bytes(py, &slots)))
+        Ok(slots.map(Given::new))
     }
 
-    fn insert<'py>(
+    fn insert(
         &mut self,
-        py: Python<'py>,
+        py: Python<'_>,
         hit: u64,
-        tokens: &Bound<'py, PyAny>,
-        given: &Bound<'py, PyAny>,
-    ) -> PyResult<(u32, Bound<'py, PyByteArray>, Bound<'py, PyByteArray>)> {
+        tokens: &Bound<'_, PyAny>,
+        given: &Bound<'_, PyAny>,
+    ) -> PyResult<(u32, Given, usize)> {
         let buffer = TokenBuffer::get(tokens, "tokens")?;
         let given = slots(given, "slots")?;
-        let given = given.get();
-        let done = self.core(py)?.insert(HitId(hit), buffer.view(), given).or_raise(py)?;
-        Ok((done.depth, slot_bytes(py, &done.slots), slot_bytes(py, &given[..done.duplicates])))
+        let done = self.core(py)?.insert(HitId(hit), buffer.view(), given.get()).or_raise(py)?;
+        Ok((done.depth, Given::new(done.slots), done.duplicates))
     }
 
     fn free(&mut self, py: Python<'_>, given: &Bound<'_, PyAny>) -> PyResult<()> {
@@ -226,10 +226,9 @@ impl Cache {
         self.core(py)?.backup(HitId(hit)).or_raise(py)
     }
 
-    fn evict<'py>(&mut self, py: Python<'py>, host: bool, pages: usize) -> PyResult<Bound<'py, PyByteArray>> {
+    fn evict(&mut self, py: Python<'_>, host: bool, pages: usize) -> PyResult<Given> {
         let tier = if host { Tier::Host } else { Tier::Device };
-        let slots = self.core(py)?.evict(tier, pages).or_raise(py)?;
-        Ok(slot_bytes(py, &slots))
+        self.core(py)?.evict(tier, pages).map(Given::new).or_raise(py)
     }
 
     fn ready(&mut self, py: Python<'_>) -> PyResult<Counts> {

@@ -7,6 +7,7 @@
 //! | `pools` | declarations, the memory behind them, and where a layout puts their bytes |
 //! | `load` | waiting for layers, without the cache and without the GIL |
 //! | `cuda` | whether there is a GPU; its copies, for tests |
+//! | `slots` | slots on their way to Python, without a copy |
 //! | `stats` | counters as a dictionary |
 //! | `place` | where a released hit ended |
 //! | `process` | on which side of a fork we are |
@@ -24,6 +25,7 @@ mod pools;
 mod process;
 mod reader;
 mod replay;
+mod slots;
 mod stats;
 mod tokens;
 
@@ -35,6 +37,7 @@ fn _hicache(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<cache::Cache>()?;
     module.add_class::<place::Place>()?;
+    module.add_class::<slots::Slots>()?;
     module.add_class::<pools::Layout>()?;
     module.add_function(wrap_pyfunction!(pools::memory_available, module)?)?;
     module.add_class::<load::Load>()?;

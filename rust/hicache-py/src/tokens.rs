@@ -10,7 +10,7 @@ use numpy::{PyArray1, PyArrayMethods as _, PyUntypedArrayMethods as _};
 use pyo3::buffer::PyUntypedBuffer;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyByteArray, PyMemoryView};
+use pyo3::types::PyMemoryView;
 
 /// A buffer that stays exported, hence unmoved, while it is held; or an array, which isn't moved while a call
 /// runs: the interpreter is ours as long.
@@ -197,12 +197,4 @@ pub fn slots<'py>(value: &Bound<'py, PyAny>, argument: &'static str) -> PyResult
     let mut wrong = None;
     numbers.for_each(|slot| wrong = wrong.or((slot >> 32 != 0).then_some(slot.cast_signed())));
     refuse(value.py(), argument, format!("{} is no slot", wrong.unwrap_or_default()))
-}
-
-/// Slots as a byte array of int32, in the machine's order.
-pub fn slot_bytes<'py>(py: Python<'py>, slots: &[Slot]) -> Bound<'py, PyByteArray> {
-    // SAFETY: a slot is a transparent u32, which has no padding, and bytes need no alignment.
-    #[allow(unsafe_code)]
-    let bytes = unsafe { std::slice::from_raw_parts(slots.as_ptr().cast(), size_of_val(slots)) };
-    PyByteArray::new(py, bytes)
 }
