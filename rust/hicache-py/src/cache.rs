@@ -10,7 +10,7 @@ use crate::pools::{self, CopiesArgument, HostArgument, MemoryArgument, PoolArgum
 use crate::process::Origin;
 use crate::reader::Reader;
 use crate::slots::Given;
-use crate::tokens::{SlotBuffer, TokenBuffer, slots};
+use crate::tokens::{SlotBuffer, TokenBuffer, explain, slots};
 use hicache_core::hash::Namespace;
 use hicache_core::host::SlabOptions;
 use hicache_core::identity::Fingerprint;
@@ -187,7 +187,8 @@ impl Cache {
         let given = given.map(|given| slots(given, "slots")).transpose()?;
         let hits: Vec<HitId> = hits.into_iter().map(HitId).collect();
         let core = self.core(py)?;
-        let loaded = core.load(&hits, given.as_ref().map(SlotBuffer::get)).or_raise(py)?;
+        let loaded = core.load(&hits, given.as_ref().map(SlotBuffer::get));
+        let loaded = explain(given.as_ref(), loaded).or_raise(py)?;
         let progress = Arc::clone(core.progress(Direction::In));
         let load = Load::new(loaded.ticket, progress, core.wait_on_stream());
         Ok((load, Given::new(loaded.unused)))
@@ -213,13 +214,14 @@ impl Cache {
     ) -> PyResult<(u32, Given, usize)> {
         let buffer = TokenBuffer::get(tokens, "tokens")?;
         let given = slots(given, "slots")?;
-        let done = self.core(py)?.insert(HitId(hit), buffer.view(), given.get()).or_raise(py)?;
+        let done = self.core(py)?.insert(HitId(hit), buffer.view(), given.get());
+        let done = explain(Some(&given), done).or_raise(py)?;
         Ok((done.depth, Given::new(done.slots), done.duplicates))
     }
 
     fn free(&mut self, py: Python<'_>, given: &Bound<'_, PyAny>) -> PyResult<()> {
         let given = slots(given, "slots")?;
-        self.core(py)?.free(given.get()).or_raise(py)
+        explain(Some(&given), self.core(py)?.free(given.get())).or_raise(py)
     }
 
     fn backup(&mut self, py: Python<'_>, hit: u64) -> PyResult<usize> {

@@ -169,10 +169,11 @@ pub enum SlotBuffer<'py> {
 }
 
 impl SlotBuffer<'_> {
+    /// A negative int32 is a slot that no pool has, so that the core refuses it: nobody looks for one before.
     pub fn get(&self) -> &[Slot] {
         match self {
             Self::InPlace(buffer) => match buffer.view() {
-                // SAFETY: a slot is a transparent u32, and `slots` saw that none is negative.
+                // SAFETY: a slot is a transparent u32.
                 #[allow(unsafe_code)]
                 Tokens::I32(numbers) => unsafe {
                     std::slice::from_raw_parts(numbers.as_ptr().cast(), numbers.len())
@@ -184,10 +185,20 @@ impl SlotBuffer<'_> {
     }
 }
 
+/// What the core said of slots that it was given as the argument `slots`, in the caller's numbers.
+pub fn explain<T>(given: Option<&SlotBuffer<'_>>, said: Result<T, Error>) -> Result<T, Error> {
+    said.map_err(|error| {
+        let refused = matches!(error, Error::Argument { argument: "slots", .. });
+        let Some(given @ SlotBuffer::InPlace(_)) = given.filter(|_| refused) else { return error };
+        let negative = given.get().iter().map(|slot| slot.0.cast_signed()).find(|&number| number < 0);
+        negative.map_or(error, |number| no_slot("slots", i64::from(number)))
+    })
+}
+
 pub fn slots<'py>(value: &Bound<'py, PyAny>, argument: &'static str) -> PyResult<SlotBuffer<'py>> {
     let buffer = TokenBuffer::get(value, argument)?;
     let numbers = buffer.view();
-    if let (Tokens::I32(_), true) = (numbers, numbers.is_narrow()) {
+    if let Tokens::I32(_) = numbers {
         return Ok(SlotBuffer::InPlace(buffer));
     }
     // Narrow, as tokens are; a negative number is as wide as can be.
@@ -196,5 +207,9 @@ pub fn slots<'py>(value: &Bound<'py, PyAny>, argument: &'static str) -> PyResult
     }
     let mut wrong = None;
     numbers.for_each(|slot| wrong = wrong.or((slot >> 32 != 0).then_some(slot.cast_signed())));
-    refuse(value.py(), argument, format!("{} is no slot", wrong.unwrap_or_default()))
+    Err(no_slot(argument, wrong.unwrap_or_default())).or_raise(value.py())
+}
+
+fn no_slot(argument: &'static str, number: i64) -> Error {
+    Error::Argument { argument, reason: format!("{number} is no slot") }
 }

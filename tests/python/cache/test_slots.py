@@ -8,6 +8,7 @@ from fake_engine import Engine, make
 from test_inserts import EIGHT, started
 
 import hicache
+from hicache import ArgumentError
 
 
 @pytest.fixture
@@ -51,3 +52,18 @@ def test_few_and_many_slots_are_the_callers_own(pages: int) -> None:
     cache.close()
     del cache, hits
     assert done[1].slots.sum() == sum(range(pages))
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
+@pytest.mark.parametrize("number", [-1, -(2**31), 16])
+def test_what_is_no_slot_is_named(engine: Engine, dtype: torch.dtype, number: int) -> None:
+    """Also where it is read in place, and looked at only when the core refuses it."""
+    slots, hit = engine.cache.allocate(2), started(engine, EIGHT[:4])
+    assert slots is not None
+    wrong = torch.tensor([int(slots[0]), number], dtype=dtype)
+    said = rf"^slots: (slot 16 does not exist|{number} is no slot)"
+    for refused in (lambda: engine.cache.free(wrong), lambda: engine.cache.insert(hit, EIGHT[:4], wrong)):
+        with pytest.raises(ArgumentError, match=said):
+            refused()
+    assert engine.cache.stats()["device_free"] == 14
+    engine.cache.insert(hit, EIGHT[:4], slots)
