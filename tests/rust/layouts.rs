@@ -167,6 +167,7 @@ fn a_cache_over_plain_memory_moves_all_pools() {
             device_slots: 4,
             engine_owns_slots: false,
             host_slots: 4,
+            parts: Vec::new(),
             eviction: "lru".into(),
             layout: kind,
             memory: SlabOptions::default(),

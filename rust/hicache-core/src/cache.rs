@@ -160,7 +160,7 @@ impl HiCache {
 
     /// Address, bytes and, of a shared slab, descriptor of each pool's host memory.
     pub fn host_memory(&self) -> Vec<(usize, usize, Option<i32>)> {
-        self.executor.memory().pools.iter().map(|(_, slab)| slab.place()).collect()
+        self.executor.memory().pools.iter().map(|pool| pool.slab.place()).collect()
     }
 
     /// Transfers under way.

@@ -38,6 +38,7 @@ fn cache() -> (HiCache, HitId) {
         device_slots: 8,
         engine_owns_slots: false,
         host_slots: 8,
+        parts: Vec::new(),
         eviction: "lru".into(),
         layout: LayoutKind::PageUnified,
         memory: SlabOptions::default(),

@@ -49,7 +49,7 @@ pub mod tree;
 pub mod unified;
 
 pub use cache::{HiCache, HitView};
-pub use config::Config;
+pub use config::{Config, PartSlots};
 pub use error::{Error, Result};
 pub use flights::Ready;
 pub use path::{Inserted, Loaded};

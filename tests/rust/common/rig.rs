@@ -52,6 +52,7 @@ pub fn config(shape: Shape) -> Config {
         device_slots: shape.device,
         engine_owns_slots: false,
         host_slots: shape.host,
+        parts: Vec::new(),
         eviction: "lru".into(),
         layout: shape.layout,
         memory: SlabOptions::default(),

@@ -5,7 +5,7 @@ use crate::command::Command;
 use crate::error::{Error, Result};
 use crate::flights::{Batch, Copy, What};
 use crate::hash::Digest;
-use crate::ids::{HitId, Slot, Tier};
+use crate::ids::{HitId, HostSlot, Slot, Tier};
 use crate::path::prefetch::BATCH_PAGES;
 use crate::tree::{Hold, PinId, Place};
 
@@ -59,7 +59,8 @@ impl HiCache {
         self.flights.backups_submitted += 1;
         let ticket = self.flights.backups_submitted;
         let count = slots.len();
-        self.commands.push(Command::Backup { ticket, pages: sources.into_iter().zip(slots).collect() });
+        let pages = vec![sources.into_iter().zip(slots).collect()];
+        self.commands.push(Command::Backup { ticket, pages });
         self.flights.backups.push_back(Copy { ticket, device, host, store });
         count
     }
@@ -68,7 +69,7 @@ impl HiCache {
     pub(crate) fn store_pages(&mut self, host: PinId, pages: &[(Digest, Slot)]) {
         for batch in pages.chunks(BATCH_PAGES) {
             let id = self.flights.next_batch();
-            let (keys, slots) = batch.iter().copied().unzip();
+            let (keys, slots) = batch.iter().map(|&(key, slot)| (key, HostSlot::full(slot))).unzip();
             self.commands.push(Command::Store { id, keys, slots });
             let place = self.tree.pinned(&host);
             let what = What::Store { host: self.tree.pin(place, Hold::Host) };

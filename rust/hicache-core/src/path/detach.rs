@@ -60,9 +60,10 @@ impl HiCache {
         self.device = SlotPool::new(0);
     }
 
-    /// The device tier has so many slots, and no page.
-    pub(crate) fn enter_device(&mut self, slots: u32) {
-        self.config.device_slots = slots;
+    /// The device tier has so many slots of each space, and no page.
+    pub(crate) fn enter_device(&mut self, slots: &[u32]) {
+        self.config.resize(slots);
+        let slots = self.config.device_slots;
         self.device =
             if self.config.engine_owns_slots { SlotPool::all_out(slots) } else { SlotPool::new(slots) };
         self.publish();

@@ -50,7 +50,7 @@ impl HiCache {
         if !pages.is_empty() {
             self.flights.loads_submitted += 1;
             let ticket = self.flights.loads_submitted;
-            self.commands.push(Command::Load { ticket, pages });
+            self.commands.push(Command::Load { ticket, pages: vec![pages] });
             for (device, host) in pins {
                 self.flights.loads.push_back(Copy { ticket, device, host, store: Vec::new() });
             }

@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::flights::{Batch, What};
 use crate::hash;
 use crate::hit::{Fetch, Keys};
-use crate::ids::{HitId, Tier};
+use crate::ids::{HitId, HostSlot, Tier};
 use crate::tree::Hold;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -94,7 +94,8 @@ impl HiCache {
         for (keys, slots) in asked.chunks(BATCH_PAGES).zip(slots.chunks(BATCH_PAGES)) {
             let (keys, slots) = (keys[..slots.len()].to_vec(), slots.to_vec());
             let (batch, cancel) = (self.flights.next_batch(), Arc::clone(&fetch.cancel));
-            self.commands.push(Command::Read { id: batch, keys, slots: slots.clone(), cancel });
+            let to = slots.iter().copied().map(HostSlot::full).collect();
+            self.commands.push(Command::Read { id: batch, keys, slots: to, cancel });
             #[expect(clippy::cast_possible_truncation, reason = "at most BATCH_PAGES")]
             let next = at + slots.len() as u32;
             let what = What::Read { hit: id, attempt: fetch.attempt, at, slots };
