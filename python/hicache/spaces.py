@@ -14,7 +14,7 @@ from hicache.pools import Pool
 
 
 def spaces(pools: Sequence[Pool]) -> list[list[Pool]]:
-    """Pools by whose slots they use: those with the first one's, then those of each pool with slots of its own."""
+    """Pools by whose slots they use: those with the first one's, then those of each pool with its own."""
     owners = [pools[0], *(pool for pool in pools[1:] if pool.follows == pool.name)]
     found: list[list[Pool]] = [[owner] for owner in owners]
     names = {owner.name: at for at, owner in enumerate(owners)}
@@ -39,7 +39,6 @@ def _slots_of(space: Sequence[Pool], page_size: int) -> int:
         raise ArgumentError(f"pools: all need the same number of pages, got {slots}")
     first = space[0]
     if slots[first.name] < 1:
-        raise ArgumentError(
-            f"pools: no room for a page of {page_size} tokens in {first.rows} rows of {first.name}"
-        )
+        rows = f"{first.rows} rows of {first.name}"
+        raise ArgumentError(f"pools: no room for a page of {page_size} tokens in {rows}")
     return slots[first.name]
