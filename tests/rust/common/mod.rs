@@ -14,10 +14,12 @@ pub mod policies;
 pub mod pools;
 pub mod rig;
 pub mod side;
+pub mod spaces;
 pub mod store;
 pub mod storm;
 pub mod tenants;
 pub mod travel;
+pub mod travels;
 
 /// A seeded sequence of numbers: the same on every machine.
 #[derive(Debug)]
