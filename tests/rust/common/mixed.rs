@@ -1,7 +1,7 @@
 //! A cache with windows and states over doubles, and an engine that computes stamps of all of them.
 
+use super::drip::{Drip, Spaces};
 use super::memory::stamp;
-use super::spaces::{Drip, Spaces};
 use super::store::FaultStore;
 use hicache_core::executor::Executor;
 use hicache_core::hash::Namespace;

@@ -4,6 +4,7 @@
 pub mod bench;
 pub mod buffer;
 pub mod copier;
+pub mod drip;
 pub mod drive;
 pub mod frames;
 pub mod hybrid;
@@ -20,6 +21,7 @@ pub mod store;
 pub mod storm;
 pub mod tenants;
 pub mod travel;
+pub mod travels;
 
 /// A seeded sequence of numbers: the same on every machine.
 #[derive(Debug)]
