@@ -36,10 +36,8 @@ impl HiCache {
     }
 }
 
-const UNACCOUNTED: [&str; 2] = [
-    "C1: device slots are not free, out or a page's",
-    "C2: host slots are not free, out or a page's",
-];
+const UNACCOUNTED: [&str; 2] =
+    ["C1: device slots are not free, out or a page's", "C2: host slots are not free, out or a page's"];
 
 /// Whether a pool's slots are free, out, or exactly those that pages have.
 fn placed(pool: &SlotPool, mut slots: impl Iterator<Item = Slot>, count: usize) -> bool {

@@ -87,7 +87,7 @@ impl HiCache {
             tree: Tree::with_policy(config.words()?, storage, &config.components(), policy),
             device,
             host: SlotPool::new(config.host_slots),
-            parts: config.parts.iter().map(PartPools::new).collect(),
+            parts: config.parts.iter().copied().map(PartPools::new).collect(),
             hits: HashMap::new(),
             flights: Flights::default(),
             commands: Vec::new(),

@@ -16,7 +16,7 @@ pub(crate) struct PartPools {
 }
 
 impl PartPools {
-    pub fn new(slots: &PartSlots) -> Self {
+    pub fn new(slots: PartSlots) -> Self {
         let (device, host) = (SlotPool::new(slots.device), SlotPool::new(slots.host));
         Self { device, host, stats: PartStats::default() }
     }

@@ -25,7 +25,10 @@ impl HiCache {
             }
             let given: Vec<Slot> = slots.iter().copied().flatten().collect();
             if pages == 0 && !given.is_empty() {
-                return argument("parts", format!("{name}: there is no whole page that a slot could belong to"));
+                return argument(
+                    "parts",
+                    format!("{name}: there is no whole page that a slot could belong to"),
+                );
             }
             self.check_part_out(*part, &given)?;
         }
@@ -42,20 +45,15 @@ impl HiCache {
         parts.iter().map(|(part, slots)| self.attach_part(*part, slots, end, inserted)).collect()
     }
 
-    fn attach_part(
-        &mut self,
-        part: usize,
-        given: &[Option<Slot>],
-        end: Place,
-        inserted: usize,
-    ) -> Vec<Slot> {
+    fn attach_part(&mut self, part: usize, given: &[Option<Slot>], end: Place, inserted: usize) -> Vec<Slot> {
         #[expect(clippy::cast_possible_truncation, reason = "a path has fewer than 2^32 pages")]
         let first = match self.tree.components()[part] {
             Component::Swa { .. } => end.depth - inserted as u32,
             Component::State => end.depth - 1,
         };
         let all = (first..end.depth).zip(given);
-        let (pages, slots): (Vec<u32>, Vec<Slot>) = all.filter_map(|(page, slot)| Some((page, (*slot)?))).unzip();
+        let (pages, slots): (Vec<u32>, Vec<Slot>) =
+            all.filter_map(|(page, slot)| Some((page, (*slot)?))).unzip();
         if !slots.is_empty() {
             let duplicates = self.tree.attach(part, Tier::Device, end, &pages, &slots);
             // Both are in order of the pages.

@@ -18,7 +18,7 @@ impl HiCache {
         let missing: Vec<Missing> =
             components.map(|part| self.tree.missing_up_to(part, Tier::Device, end, end.depth)).collect();
         let counts: Vec<usize> = missing.iter().map(|missing| missing.pages.len()).collect();
-        let copied = full as usize + counts.iter().sum::<usize>() > 0;
+        let brings = full as usize + counts.iter().sum::<usize>() > 0;
 
         let ready = self.tree.pinned(held.ready.as_ref().unwrap_or(&held.device));
         let Some(room) = self.room(Tier::Device, full as usize, &counts) else {
@@ -38,7 +38,7 @@ impl HiCache {
             self.parts[part].stats.loaded += slots.len() as u64;
             copies.parts[part].extend(slots.into_iter().zip(missing.slots));
         }
-        let from = if copied { ready.depth } else { end.depth };
+        let from = if brings { ready.depth } else { end.depth };
         self.settle_held(held, end, from, copies)
     }
 

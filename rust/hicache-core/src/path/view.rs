@@ -81,9 +81,8 @@ impl HiCache {
             return Err(Error::Hit("has no slots before it is loaded"));
         }
         let end = self.tree.pinned(&hit.pin);
-        let slot = |part: usize, depth: u32| {
-            self.tree.part_slot(part, Tier::Device, self.tree.ancestor(end, depth))
-        };
+        let slot =
+            |part: usize, depth: u32| self.tree.part_slot(part, Tier::Device, self.tree.ancestor(end, depth));
         let components = self.tree.components().iter().enumerate();
         let slots = components.map(|(part, component)| match component {
             Component::State => slot(part, end.depth).into_iter().collect(),
