@@ -172,14 +172,14 @@ impl Mixed {
     }
 
     /// Computes a loaded hit's tokens up to page `to` and inserts them in one go; false if there is no room.
-    pub fn compute(&mut self, hit: HitId, tokens: &[i32], to: usize, gives: Gives) -> bool {
+    pub fn compute(&mut self, hit: HitId, tokens: &[i32], to: usize, what: Gives) -> bool {
         let from = self.view(hit).device as usize;
         let Some(slots) = self.cache.allocate(to - from).unwrap() else { return false };
         let mut given: Vec<(usize, Vec<Option<Slot>>)> = Vec::new();
         for (part, component) in self.components.clone().into_iter().enumerate() {
             let (all, count) = match component {
-                Component::Swa { .. } => (to - from, gives.windows.min(to - from)),
-                Component::State => (1, usize::from(gives.states && to > from)),
+                Component::Swa { .. } => (to - from, what.windows.min(to - from)),
+                Component::State => (1, usize::from(what.states && to > from)),
             };
             let Some(ours) = self.cache.allocate_part(part, count).unwrap() else {
                 self.cache.free(&slots).unwrap();
@@ -194,7 +194,7 @@ impl Mixed {
         }
         for (part, slots) in &given {
             let space = u8::try_from(part + 1).unwrap();
-            for (page, slot) in (to - slots.len()..).zip(slots) {
+            for (page, slot) in (to.saturating_sub(slots.len())..).zip(slots) {
                 let Some(slot) = *slot else { continue };
                 self.memory.write_device(space, slot, &self.stamp(space, tokens, page));
             }

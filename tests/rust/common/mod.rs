@@ -17,6 +17,7 @@ pub mod pools;
 pub mod rig;
 pub mod side;
 pub mod spaces;
+pub mod squall;
 pub mod store;
 pub mod storm;
 pub mod tenants;
