@@ -74,7 +74,8 @@ impl HiCache {
             copies.push(missing.slots.into_iter().zip(slots).collect());
         }
         let device = self.tree.move_pin(device, end);
-        let host = self.tree.pin(end, Hold::Host);
+        // The pin has split an edge that it ends inside of.
+        let host = self.tree.pin(self.tree.pinned(&device), Hold::Host);
         self.stats.backed_up_pages += slots.len() as u64;
         self.flights.backups_submitted += 1;
         let ticket = self.flights.backups_submitted;
