@@ -251,6 +251,30 @@ fn a_part_without_room_on_the_host_is_tried_again() {
     rig.drained();
 }
 
+/// Where the host has room for some of the pages only, what is backed up ends inside of what was inserted.
+#[test]
+fn a_backup_may_end_inside_of_what_was_inserted() {
+    for (host, backed_up) in [(3, 3), (5, 5), (6, 6)] {
+        let mut rig = Mixed::new(&Shape { host, ..Shape::of(&BOTH) });
+        let (tokens, deeper) = (pages(0..6), pages(0..9));
+        let hit = rig.find(&tokens);
+        rig.load(hit);
+        assert!(rig.compute(hit, &tokens, 6, ALL));
+        assert_eq!(rig.cache.stats().backed_up_pages, backed_up);
+        rig.cache.release(hit, 0).unwrap();
+        let hit = rig.find(&deeper);
+        rig.load(hit);
+        assert!(rig.compute(hit, &deeper, 9, ALL));
+        rig.land();
+        rig.cache.release(hit, 0).unwrap();
+        rig.cache.evict(Tier::Device, usize::MAX).unwrap();
+        rig.books();
+        let usable = if host == 6 { 6 } else { 0 };
+        assert_eq!(rig.usable(&deeper), (0, usable), "there is no state before 6");
+        rig.drained();
+    }
+}
+
 /// A copier that is one slot off, in any space and either way, is noticed.
 #[test]
 fn a_page_a_window_or_a_state_one_off_is_noticed() {
