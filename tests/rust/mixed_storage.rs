@@ -226,3 +226,46 @@ fn without_room_for_all_of_it_less_is_read() {
     rig.cache.release(hit, 0).unwrap();
     rig.drained();
 }
+
+/// What a read is to be hung below doesn't go to make room for it: less is read instead.
+#[test]
+fn room_for_a_read_is_not_made_from_its_own_path() {
+    let tokens = pages(0..8);
+    let store = filled(&[&tokens]);
+    let mut rig = Mixed::over(&Shape { host: 6, ..Shape::of(&BOTH) }, Some(&store));
+    rig.serve(&tokens[..8], 2);
+    rig.settle();
+    rig.cache.evict(Tier::Device, usize::MAX).unwrap();
+    let hit = rig.fetch(&tokens);
+    assert_eq!((rig.view(hit).usable, rig.view(hit).stored), (6, 2));
+    rig.load(hit);
+    rig.land();
+    assert_eq!(rig.wrong(hit, &tokens, true), None);
+    rig.cache.release(hit, 0).unwrap();
+    rig.drained();
+}
+
+/// Pages that have come and wait for their state leave after those that nobody waits for.
+#[test]
+fn pages_that_wait_for_their_state_are_held() {
+    let (tokens, other) = (pages(0..8), pages(100..104));
+    let store = filled(&[&tokens]);
+    let reads = store.calls(Verb::Get);
+    store.plan(
+        move |verb, call| if verb == Verb::Get && call > reads + 1 { Fault::Hang } else { Fault::None },
+    );
+    let mut rig = Mixed::over(&Shape { host: 12, ..Shape::of(&BOTH) }, Some(&store));
+    let hit = rig.find(&tokens);
+    rig.cache.prefetch(hit).unwrap();
+    rig.until("the pages", |rig| rig.cache.stats().prefetched_pages == 8);
+    // Newer, and held by nobody.
+    rig.serve(&other, 4);
+    rig.until("its writes", |rig| rig.cache.stats().stored_pages > 0);
+    rig.cache.evict(Tier::Device, usize::MAX).unwrap();
+    assert_eq!(rig.cache.evict(Tier::Host, 4).unwrap().len(), 4);
+    store.release();
+    rig.settle();
+    assert_eq!((rig.view(hit).usable, rig.view(hit).stored), (8, 8));
+    rig.cache.release(hit, 0).unwrap();
+    rig.drained();
+}
