@@ -18,6 +18,8 @@ pub(crate) struct Copy {
     pub device: PinId,
     /// Holds the host's pages.
     pub host: PinId,
+    /// How many pages it copies.
+    pub pages: u32,
     /// Of a backup: what to store when it has landed.
     pub store: Vec<(Digest, Slot)>,
 }

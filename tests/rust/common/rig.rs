@@ -198,6 +198,23 @@ impl Rig {
         slots
     }
 
+    /// After a fault and when no hit is loaded: other device memory, and a copier that has no fault.
+    pub fn wake_elsewhere(&mut self) {
+        let slots = u32::try_from(self.cache.slots(Tier::Device).capacity()).unwrap();
+        self.cache.detach().unwrap();
+        self.memory.forget_device();
+        let memory = Arc::clone(&self.memory);
+        let mut made = None;
+        let attached = self.cache.attach_copier(&[slots], |_, _, finished| {
+            let gate = Gate::after(memory, finished);
+            made = Some(gate.clone());
+            Ok(Box::new(gate))
+        });
+        attached.unwrap();
+        self.gate = made.unwrap();
+        self.books();
+    }
+
     /// With no hit and no transfer left, everything can go and nothing is lost.
     pub fn drained(&mut self) {
         self.settle();

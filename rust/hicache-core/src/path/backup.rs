@@ -14,13 +14,14 @@ impl HiCache {
     /// Returns how many were started. `insert` does so by itself.
     ///
     /// # Errors
-    /// When the hit was released or isn't loaded.
+    /// When the hit was released or isn't loaded, or copies have failed for good.
     pub fn backup(&mut self, id: HitId) -> Result<usize> {
         self.open()?;
         let hit = self.hit(id)?;
         if !hit.loaded {
             return Err(Error::Hit("is not loaded: nothing of it is held on the device"));
         }
+        self.on_device()?;
         let pages = self.back_up_path(self.tree.pinned(&hit.pin));
         self.act();
         Ok(pages)
@@ -31,7 +32,8 @@ impl HiCache {
         let from = self.tree.resident_depth(place, Tier::Host);
         let on_device = self.tree.resident_depth(place, Tier::Device);
         let missing = on_device.saturating_sub(from) as usize;
-        if missing == 0 || self.host.capacity() == 0 {
+        // What is on the device after a fault may never have arrived there.
+        if missing == 0 || self.host.capacity() == 0 || self.executor.fault().is_some() {
             return 0;
         }
         // The sources must not go while room is made; nor may the copies, which hang on them.
@@ -51,7 +53,7 @@ impl HiCache {
         let device = self.tree.move_pin(device, end);
         let host = self.tree.pin(end, Hold::Host);
         let store = if self.storage {
-            self.tree.digests(end, pages).into_iter().zip(slots.iter().copied()).collect()
+            self.tree.digests(end, pages.clone()).into_iter().zip(slots.iter().copied()).collect()
         } else {
             Vec::new()
         };
@@ -59,9 +61,10 @@ impl HiCache {
         self.flights.backups_submitted += 1;
         let ticket = self.flights.backups_submitted;
         let count = slots.len();
+        let copied = pages.end - pages.start;
         let pages = vec![sources.into_iter().zip(slots).collect()];
         self.commands.push(Command::Backup { ticket, pages });
-        self.flights.backups.push_back(Copy { ticket, device, host, store });
+        self.flights.backups.push_back(Copy { ticket, device, host, pages: copied, store });
         count
     }
 

@@ -3,6 +3,7 @@
 use crate::cache::HiCache;
 use crate::error::{Result, argument};
 use crate::ids::{Slot, Tier};
+use crate::tree::Evicted;
 
 impl HiCache {
     /// Takes `pages` pages out of a tier, or as many as can go, and returns their slots. Slots that the
@@ -69,6 +70,12 @@ impl HiCache {
             return Vec::new();
         }
         let out = self.tree.evict(tier, pages);
+        self.left(tier, &out);
+        out.slots
+    }
+
+    /// The books of what left a tier: slots are free again, unless they are an engine's own.
+    pub(crate) fn left(&mut self, tier: Tier, out: &Evicted) {
         let ours = tier == Tier::Host || !self.config.engine_owns_slots;
         let (pool, counter) = match tier {
             Tier::Device => (&mut self.device, &mut self.stats.evicted_device_pages),
@@ -80,6 +87,5 @@ impl HiCache {
         if ours {
             pool.give_back(&out.slots);
         }
-        out.slots
     }
 }

@@ -51,8 +51,8 @@ impl HiCache {
             self.flights.loads_submitted += 1;
             let ticket = self.flights.loads_submitted;
             self.commands.push(Command::Load { ticket, pages: vec![pages] });
-            for (device, host) in pins {
-                self.flights.loads.push_back(Copy { ticket, device, host, store: Vec::new() });
+            for (device, host, pages) in pins {
+                self.flights.loads.push_back(Copy { ticket, device, host, pages, store: Vec::new() });
             }
         }
         self.act();
@@ -97,7 +97,7 @@ impl HiCache {
         held: Held,
         given: Option<&mut Vec<Slot>>,
         pages: &mut Vec<(Slot, Slot)>,
-        pins: &mut Vec<(PinId, PinId)>,
+        pins: &mut Vec<(PinId, PinId, u32)>,
     ) -> Result<()> {
         let Held { id, device, host } = held;
         let ends = [&device, &host].map(|pin| self.tree.pinned(pin));
@@ -123,7 +123,7 @@ impl HiCache {
 
         let pin = self.tree.pin(end, Hold::Device);
         if to > from {
-            pins.push((self.tree.move_pin(device, end), host));
+            pins.push((self.tree.move_pin(device, end), host, to - from));
         } else {
             self.tree.unpin(device);
             self.tree.unpin(host);

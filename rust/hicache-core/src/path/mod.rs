@@ -10,6 +10,7 @@
 mod backup;
 mod detach;
 mod evict;
+mod fault;
 mod insert;
 mod load;
 mod match_prefix;

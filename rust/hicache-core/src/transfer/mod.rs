@@ -10,7 +10,7 @@
 //!
 //! Jobs of one direction are carried out in the order of their tickets, layer by layer in the order of the model's
 //! layers, whichever space their slots are of. Slots of an unfinished job belong to it. On error: a copy within this process's memory can't fail; a wait that
-//! outlasts its deadline says so.
+//! outlasts its deadline says so, and so does one for a copier that has ended.
 
 pub mod cpu;
 #[cfg(feature = "cuda")]
@@ -79,7 +79,8 @@ pub trait Copier: Send + Sync {
     /// nothing where the CPU copies.
     fn follow(&self, _stream: u64) {}
 
-    /// What ended all copies of this copier: none is carried out or finishes any more.
+    /// What ended all copies of this copier. From then on none is carried out or finishes, none touches memory, and
+    /// both directions' progress tells the fault to those who wait.
     fn fault(&self) -> Option<String> {
         None
     }

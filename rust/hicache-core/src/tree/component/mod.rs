@@ -16,6 +16,7 @@
 //! | `attach` | which slots are missing in a tier, and giving them |
 //! | `hold` | what a pin holds of each component |
 //! | `leave` | eviction, and what follows a cut or a split |
+//! | `lose` | state whose copy failed |
 //! | `check` | invariants S1 to S5 |
 
 mod attach;
@@ -24,6 +25,7 @@ mod check;
 mod check_tests;
 mod hold;
 mod leave;
+mod lose;
 mod vote;
 
 pub use attach::Missing;
