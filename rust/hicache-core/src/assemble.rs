@@ -80,7 +80,7 @@ impl HiCache {
             let plan = plan(config, device, memory)?;
             if let Some(device) = config.gpu {
                 // SAFETY: handed on to our caller.
-                return unsafe { gpu::copier(device, &plan, memory, finished) };
+                return unsafe { gpu::copier(device, config.gpu_copies, &plan, memory, finished) };
             }
             let memory: Arc<dyn Any + Send + Sync> = Arc::<HostMemory>::clone(memory);
             // SAFETY: handed on to our caller; slabs are kept by `memory` and never overlap device memory.

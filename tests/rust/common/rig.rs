@@ -12,6 +12,7 @@ use hicache_core::page::{PageSize, Tokens};
 use hicache_core::policy::{Eviction, Lru};
 use hicache_core::pool::{Plane, PoolSpec};
 use hicache_core::storage::{Store, Workers};
+use hicache_core::transfer::GpuOptions;
 use hicache_core::transfer::cpu::CpuOptions;
 use hicache_core::{Config, HiCache, HitView, assemble};
 use std::sync::Arc;
@@ -57,6 +58,7 @@ pub fn config(shape: Shape) -> Config {
         layout: shape.layout,
         memory: SlabOptions::default(),
         gpu: None,
+        gpu_copies: GpuOptions::default(),
         copies: CpuOptions::default(),
         io_threads: shape.threads,
         write_queue: shape.queue,

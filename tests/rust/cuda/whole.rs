@@ -7,8 +7,8 @@ use hicache_core::identity::Fingerprint;
 use hicache_core::ids::{HitId, Tier};
 use hicache_core::page::{PageSize, Tokens};
 use hicache_core::pool::{Plane, PoolSpec};
-use hicache_core::transfer::Direction;
 use hicache_core::transfer::cpu::CpuOptions;
+use hicache_core::transfer::{Direction, GpuOptions};
 use hicache_core::{Config, Error, HiCache};
 use std::time::{Duration, Instant};
 
@@ -36,6 +36,7 @@ fn config(layout: LayoutKind) -> Config {
         layout,
         memory: SlabOptions::default(),
         gpu: Some(0),
+        gpu_copies: GpuOptions::default(),
         copies: CpuOptions::default(),
         io_threads: 1,
         write_queue: 4,
@@ -146,6 +147,18 @@ pub fn there_and_back(layout: LayoutKind, alive: fn() -> usize) {
     bring_back(&mut cache, &tokens, &mut other);
     drop(cache);
     assert_eq!(alive(), 0, "something was left behind");
+}
+
+/// A backup and a load with these options.
+pub fn goes_by(options: GpuOptions) {
+    let mut memory = Memory::new();
+    let config = Config { gpu_copies: options, ..config(LayoutKind::PageUnified) };
+    // SAFETY: `memory` outlives the cache and never moves its planes.
+    let mut cache = unsafe { HiCache::over_memory(config, Some(&memory.device()), None) }.unwrap();
+    for _ in 0..2 {
+        assert!(serve(&mut cache, &[1, 2, 3, 4], &mut memory));
+        cache.evict(Tier::Device, 9).unwrap();
+    }
 }
 
 /// After CUDA has failed, the verbs that copy say so, and nothing else hangs.

@@ -21,7 +21,7 @@ pub mod strided;
 
 pub use progress::Progress;
 
-use crate::error::Result;
+use crate::error::{Result, argument};
 use crate::ids::Slot;
 use std::sync::Arc;
 
@@ -58,6 +58,38 @@ impl CopyJob {
     /// A space's pages: none where the list was left out.
     pub fn space(&self, space: u32) -> &[(Slot, Slot)] {
         self.pages.get(space as usize).map_or(&[], Vec::as_slice)
+    }
+}
+
+/// How a GPU copies. Pairs are by direction: in, out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GpuOptions {
+    /// Runs of at least so many bytes go by the copy engine.
+    pub engine_run: [u64; 2],
+    /// Device memory for staging, in bytes; 0 never stages.
+    pub staging: [u64; 2],
+    /// Multiprocessors that a direct kernel may take.
+    pub multiprocessors: [u32; 2],
+}
+
+impl Default for GpuOptions {
+    /// By design, not yet by measurement: 64 KiB, staging inwards only, few multiprocessors.
+    fn default() -> Self {
+        Self { engine_run: [64 << 10; 2], staging: [64 << 20, 0], multiprocessors: [4, 2] }
+    }
+}
+
+impl GpuOptions {
+    /// # Errors
+    /// Names the option that can't be meant.
+    pub fn check(&self) -> Result<()> {
+        if self.engine_run.contains(&0) {
+            return argument("gpu_copies", "runs for the copy engine have at least one byte");
+        }
+        if self.multiprocessors.contains(&0) {
+            return argument("gpu_copies", "a kernel needs at least one multiprocessor");
+        }
+        Ok(())
     }
 }
 
