@@ -4,7 +4,9 @@
 
 mod common;
 
+use common::mixed::Mixed;
 use common::rig::{Rig, Shape};
+use common::squall::{Squall, shapes};
 use common::store::FaultStore;
 use common::{Seeded, seeds};
 use hicache_core::hash::chain;
@@ -190,6 +192,28 @@ fn nothing_wrong_is_ever_served_after_a_fault() {
             }
         }
         rig.drained();
+    }
+}
+
+/// The same with windows and states, whose copies land page by page and end anywhere between two.
+#[test]
+fn no_wrong_window_or_state_is_ever_served_after_a_fault() {
+    for shape in shapes() {
+        let (mut loaded, mut faults) = (0, 0);
+        for seed in seeds(40) {
+            let mut squall = Squall::new(Mixed::new(&shape), seed);
+            for _ in 0..4 {
+                (0..90).for_each(|_| squall.step());
+                squall.fault(WHY);
+                faults += squall.rig.cache.stats().backup_failed_pages;
+            }
+            (0..120).for_each(|_| squall.step());
+            squall.end();
+            squall.rig.drained();
+            loaded +=
+                (0..shape.parts.len()).map(|p| squall.rig.cache.part_stats(p).unwrap().loaded).sum::<u64>();
+        }
+        assert!(faults > 100 && loaded > 20, "it happens: {faults} {loaded} {shape:?}");
     }
 }
 

@@ -39,6 +39,7 @@ fn cache() -> (HiCache, HitId) {
         engine_owns_slots: false,
         host_slots: 8,
         parts: Vec::new(),
+        checkpoints_per_path: 0,
         eviction: "lru".into(),
         layout: LayoutKind::PageUnified,
         memory: SlabOptions::default(),

@@ -39,6 +39,8 @@ pub struct Config {
     pub host_slots: u32,
     /// Slots of the parts: the pools that have slots of their own, in order, with those that follow them.
     pub parts: Vec<PartSlots>,
+    /// Checkpoints that one path keeps on the device, per part of states; the shallowest go. 0: all.
+    pub checkpoints_per_path: usize,
     /// Which pages a full tier gives up: a policy's name.
     pub eviction: String,
     /// Order of axes in host memory.
@@ -126,11 +128,6 @@ impl Config {
             return argument("pools", format!("pool {}: {reason}", pool.name));
         }
         self.check_parts()?;
-        // The only place that refuses parts: it goes when the verbs move them.
-        if let Some(pool) = self.pools.iter().find(|pool| pool.needs != Needs::All) {
-            let reason = "windows and states are declared, but no verb moves them yet";
-            return argument("pools", format!("pool {}: {reason}", pool.name));
-        }
         if self.io_threads == 0 || self.io_threads > MAX_THREADS {
             return argument("io_threads", format!("must be 1 to {MAX_THREADS}, got {}", self.io_threads));
         }

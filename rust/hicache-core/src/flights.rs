@@ -20,6 +20,8 @@ pub(crate) struct Copy {
     pub host: PinId,
     /// How many pages it copies.
     pub pages: u32,
+    /// Of a backup: the host slots that it fills for each part.
+    pub parts: Vec<Vec<Slot>>,
     /// Of a backup: what to store when it has landed.
     pub store: Vec<(Digest, Slot)>,
 }
@@ -108,11 +110,11 @@ impl Flights {
         self.backups.len() + self.loads.len() + self.stores.len() + self.prefetches.len() + self.strays.len()
     }
 
-    /// Host slots that reads own.
-    pub fn reading(&self) -> usize {
+    /// Host slots of a space that reads own.
+    pub fn reading(&self, space: u8) -> usize {
         let reads = self.prefetches.iter().chain(&self.strays);
         let slots = reads.map(|batch| match &batch.what {
-            What::Read { slots, .. } => slots.len(),
+            What::Read { slots, .. } if space == 0 => slots.len(),
             _ => 0,
         });
         slots.sum()

@@ -7,6 +7,9 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Slot(pub u32);
 
+/// No slot: a page that has none.
+pub const NO_SLOT: Slot = Slot(u32::MAX);
+
 /// A slot on the host, and the space whose slot it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct HostSlot {

@@ -91,6 +91,7 @@ impl Cache {
             engine_owns_slots,
             host_slots,
             parts,
+            checkpoints_per_path: 0,
             eviction,
             layout: layout.parse().or_raise(py)?,
             memory: SlabOptions { shared, prefault_threads, node },

@@ -3,7 +3,6 @@
 use crate::cache::HiCache;
 use crate::error::{Result, argument};
 use crate::ids::{Slot, Tier};
-use crate::tree::Evicted;
 
 impl HiCache {
     /// Takes `pages` pages out of a tier, or as many as can go, and returns their slots. Slots that the
@@ -72,20 +71,5 @@ impl HiCache {
         let out = self.tree.evict(tier, pages);
         self.left(tier, &out);
         out.slots
-    }
-
-    /// The books of what left a tier: slots are free again, unless they are an engine's own.
-    pub(crate) fn left(&mut self, tier: Tier, out: &Evicted) {
-        let ours = tier == Tier::Host || !self.config.engine_owns_slots;
-        let (pool, counter) = match tier {
-            Tier::Device => (&mut self.device, &mut self.stats.evicted_device_pages),
-            Tier::Host => (&mut self.host, &mut self.stats.evicted_host_pages),
-        };
-        *counter += out.slots.len() as u64;
-        self.stats.dropped_pages += out.dropped as u64;
-        pool.displace(&out.slots);
-        if ours {
-            pool.give_back(&out.slots);
-        }
     }
 }

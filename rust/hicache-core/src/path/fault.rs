@@ -36,28 +36,37 @@ impl HiCache {
         self.lose_backups(failed);
     }
 
-    /// Host pages of backups that failed. No transfer holds any of them any more.
+    /// Host pages, windows and states of backups that failed. No transfer holds any of the pages any more.
     fn lose_backups(&mut self, failed: Vec<Copy>) {
-        let mut firsts = Vec::with_capacity(failed.len());
+        let mut lost = Vec::with_capacity(failed.len());
         for copy in failed {
             self.stats.backup_failed_pages += u64::from(copy.pages);
-            if copy.pages > 0 {
-                let end = self.tree.pinned(&copy.host);
+            let end = self.tree.pinned(&copy.host);
+            // Soft pins follow what happens to both places while other pages are lost.
+            let first = (copy.pages > 0).then(|| {
                 let first = self.tree.ancestor(end, end.depth - copy.pages + 1);
-                // A soft pin follows what happens to the page while others are lost.
-                firsts.push((self.tree.pin(first, Hold::Soft), first.depth));
-            }
+                (self.tree.pin(first, Hold::Soft), first.depth)
+            });
+            lost.push((first, self.tree.pin(end, Hold::Soft), copy.parts));
             self.tree.unpin(copy.device);
             self.tree.unpin(copy.host);
         }
-        for (first, depth) in firsts {
-            let place = self.tree.pinned(&first);
-            // Moved up: the page went with one above it.
-            if place.depth == depth {
-                let out = self.tree.lose(Tier::Host, place);
-                self.left(Tier::Host, &out);
+        for (first, end, parts) in lost {
+            if let Some((first, depth)) = first {
+                let place = self.tree.pinned(&first);
+                // Moved up: the page went with one above it.
+                if place.depth == depth {
+                    let out = self.tree.lose(Tier::Host, place);
+                    self.left(Tier::Host, &out);
+                }
+                self.tree.unpin(first);
             }
-            self.tree.unpin(first);
+            // With what is lost of the path went its windows and states; those before it are on what is left.
+            for (part, slots) in parts.into_iter().enumerate() {
+                let gone = self.tree.lose_parts(part, Tier::Host, self.tree.pinned(&end), &slots);
+                self.part_left(part, Tier::Host, &gone);
+            }
+            self.tree.unpin(end);
         }
     }
 }

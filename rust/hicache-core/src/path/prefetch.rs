@@ -29,7 +29,7 @@ impl HiCache {
         if hit.fetch.is_some() || !self.storage || self.host.capacity() == 0 {
             return Ok(false);
         }
-        let place = self.find_again(id)?;
+        let place = self.find_again(id)?.place;
         // What comes is hung below pages that are on the host themselves.
         if self.tree.resident_depth(place, Tier::Host) < place.depth {
             self.back_up_path(place);
@@ -74,7 +74,8 @@ impl HiCache {
 
     /// The store answered: reads as many of the leading pages as the host has room for.
     pub(crate) fn read_present(&mut self, id: HitId, present: usize) {
-        let Ok(place) = self.find_again(id) else { return };
+        let Ok(found) = self.find_again(id) else { return };
+        let place = found.place;
         // The path that the pages are hung below must not go to make room for them.
         let on_host = self.tree.resident_depth(place, Tier::Host);
         let pin = self.tree.pin(self.tree.ancestor(place, on_host), Hold::Host);
