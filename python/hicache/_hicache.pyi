@@ -82,6 +82,7 @@ class Cache:
         host: _Host,
         copies: tuple[int | None, str],
         gpu: int | None,
+        gpu_copies: tuple[tuple[int, int] | None, tuple[int, int] | None, tuple[int, int] | None],
         storage: str | None,
         identity: list[tuple[str, str]],
         io_threads: int,

@@ -44,7 +44,7 @@ class Attaching:
         are attached; host and storage keep theirs, and matches and prefetches go on. Copies under way are
         waited for, `timeout` seconds at most; storage is not. No hit may be loaded, no slot with the engine
         unless it owns them. Returns the pages that had no host copy and are gone. `ArgumentError`: what is in
-        the way."""
+        the way. After a `DeviceError` of copies this, and attaching other tensors, is the way on."""
         self._settle(self._core.copying, timeout)
         return self._core.detach()
 

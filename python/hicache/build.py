@@ -11,6 +11,7 @@ from typing import Any
 
 from hicache import _hicache
 from hicache.config import Host, expect, policy, store_url, whole_number
+from hicache.copies import GpuCopies
 from hicache.errors import ArgumentError
 from hicache.identity import ModelIdentity
 from hicache.pools import Pool, gpu
@@ -27,6 +28,7 @@ def core(
     host: Host | None,
     storage: str | os.PathLike[str] | None,
     identity: ModelIdentity | None,
+    gpu_copies: GpuCopies | None,
     *,
     policies: Mapping[str, str],
     **limits: Any,
@@ -38,6 +40,7 @@ def core(
     url = store_url(storage)
     expect("host", host, Host)
     expect("identity", identity, ModelIdentity)
+    expect("gpu_copies", gpu_copies, GpuCopies)
     slots = device_slots(pools, page_size)
     if url is not None and identity is None:
         raise ArgumentError("identity: storage needs one, so that no other model's pages are served")
@@ -56,6 +59,7 @@ def core(
         host=host.memory(page_size, page_bytes, slots) if host else _no_host(len(slots)),
         copies=host.copies() if host else (None, "auto"),
         gpu=gpu(pools),
+        gpu_copies=(gpu_copies or GpuCopies()).settings(),
         storage=url,
         identity=[*fields, ("keys", policies["keys"])]
         + [(f"pool {pool.name}", pool.description()) for pool in pools],

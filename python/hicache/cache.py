@@ -19,6 +19,7 @@ import torch
 from hicache import build, tensors
 from hicache.attach import Attaching
 from hicache.config import Host, Namespace, expect, moment, number, seconds, settings, whole_number
+from hicache.copies import GpuCopies
 from hicache.errors import ArgumentError, HitError
 from hicache.hit import Hit, Inserted, Load
 from hicache.identity import ModelIdentity
@@ -40,7 +41,8 @@ class HiCache(Attaching):
     ("file:///directory") or a directory's path, or None; needs `host` and `identity`. `keys`: "tokens", or
     "bigrams" where draft state depends on the next token too: a page is `page_size` pairs of neighbours, so
     that n + 1 tokens fill n places; tokens after a hit begin at `hit.length` as ever. `slots`: who
-    allocates device slots, "cache" or "engine". Deadlines are in seconds, `prefetch_threshold` in tokens.
+    allocates device slots, "cache" or "engine". `gpu_copies`: how a GPU copies, None
+    for the defaults. Deadlines are in seconds, `prefetch_threshold` in tokens.
     """
 
     def __init__(
@@ -51,6 +53,7 @@ class HiCache(Attaching):
         host: Host | None = None,
         storage: str | os.PathLike[str] | None = None,
         identity: ModelIdentity | None = None,
+        gpu_copies: GpuCopies | None = None,
         write: str = "write_through",
         prefetch: str = "wait_complete",
         eviction: str = "lru",
@@ -71,6 +74,7 @@ class HiCache(Attaching):
             host,
             storage,
             identity,
+            gpu_copies,
             policies={
                 "write": write,
                 "prefetch": prefetch,
@@ -98,9 +102,11 @@ class HiCache(Attaching):
     def from_config(
         cls, pools: Sequence[Pool], config: Mapping[str, Any] | str, identity: ModelIdentity | None = None
     ) -> HiCache:
-        """From plain settings: a mapping or JSON text with the constructor's names; `host` is a mapping."""
+        """From plain settings: a mapping or JSON text with the constructor's names; `host` and
+        `gpu_copies` are mappings."""
         known = set(inspect.signature(cls).parameters) - {"pools", "identity"}
-        return cls(pools, identity=identity, **settings(config, known))
+        grouped = {"host": Host, "gpu_copies": GpuCopies}
+        return cls(pools, identity=identity, **settings(config, known, grouped))
 
     def match_prefix(
         self,

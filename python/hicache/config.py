@@ -265,8 +265,11 @@ def store_url(storage: str | os.PathLike[str] | None) -> str | None:
     return unquote(storage) if storage.startswith("file://") else storage
 
 
-def settings(config: Mapping[str, Any] | str, known: Collection[str]) -> dict[str, Any]:
-    """Keyword arguments for `HiCache` from plain values: a mapping, or JSON text."""
+def settings(
+    config: Mapping[str, Any] | str, known: Collection[str], grouped: Mapping[str, type]
+) -> dict[str, Any]:
+    """Keyword arguments for `HiCache` from plain values: a mapping, or JSON text. `grouped`: classes of
+    settings that are mappings of their own."""
     try:
         arguments = dict(json.loads(config) if isinstance(config, str) else config)
     except (TypeError, ValueError) as error:
@@ -276,9 +279,10 @@ def settings(config: Mapping[str, Any] | str, known: Collection[str]) -> dict[st
         raise ArgumentError(f"{unknown[0]}: unknown setting; there are {', '.join(sorted(known))}")
     if "page_size" not in arguments:
         raise ArgumentError("page_size: is missing")
-    if isinstance(arguments.get("host"), Mapping):
-        try:
-            arguments["host"] = Host(**arguments["host"])
-        except TypeError as error:
-            raise ArgumentError(f"host: {error}") from None
+    for name, group in grouped.items():
+        if isinstance(arguments.get(name), Mapping):
+            try:
+                arguments[name] = group(**arguments[name])
+            except TypeError as error:
+                raise ArgumentError(f"{name}: {error}") from None
     return arguments

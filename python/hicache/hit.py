@@ -126,14 +126,14 @@ class Load:
 
     def wait_layer(self, layer: int) -> None:
         """What follows comes after this layer of all pools. On the CPU it blocks until the layer is there;
-        `DeadlineError` if that takes too long. On a GPU torch's current stream waits, and the call returns at
-        once; it is refused while a graph is captured."""
+        `DeadlineError` if that takes too long, `DeviceError` at once if copies have failed. On a GPU torch's
+        current stream waits, and the call returns at once; it is refused while a graph is captured."""
         layer = whole_number("layer", layer, least=0, most=_ALL_LAYERS - 2)
         if not self._stream.order(self._core, layer):
             self._core.wait(layer + 1, self._timeout)
 
     def wait(self) -> None:
-        """Blocks until all layers are there, also on a GPU."""
+        """Blocks until all layers are there, also on a GPU; errors as `wait_layer`."""
         self._core.wait(_ALL_LAYERS, self._timeout)
 
     @property

@@ -4,7 +4,8 @@
 
 mod common;
 
-use common::mixed::{ALL, Mixed, STATE, Shape, WINDOW};
+use common::mixed::{ALL, Mixed};
+use common::models::{STATE, Shape, WINDOW};
 use common::store::{Fault, FaultStore, Verb};
 use hicache_core::hash::{Digest, chain, of_part};
 use hicache_core::ids::Tier;

@@ -5,9 +5,9 @@
 
 mod common;
 
-use common::mixed::Shape;
+use common::models::{Shape, shapes};
 use common::seeds;
-use common::squall::{Squall, shapes};
+use common::squall::Squall;
 use common::store::FaultStore;
 use std::sync::Arc;
 

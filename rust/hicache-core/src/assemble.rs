@@ -75,23 +75,38 @@ impl HiCache {
     /// # Safety
     /// The device memory must stay valid and unmoved until it is detached or the cache is dropped.
     pub unsafe fn attach(&mut self, device: &[Vec<DevicePlane>], slots: &[u32]) -> Result<()> {
+        self.attach_copier(slots, |config, memory, finished| {
+            check_device(config, device, slots)?;
+            let plan = plan(config, device, memory)?;
+            if let Some(device) = config.gpu {
+                // SAFETY: handed on to our caller.
+                return unsafe { gpu::copier(device, config.gpu_copies, &plan, memory, finished) };
+            }
+            let memory: Arc<dyn Any + Send + Sync> = Arc::<HostMemory>::clone(memory);
+            // SAFETY: handed on to our caller; slabs are kept by `memory` and never overlap device memory.
+            let copier = unsafe { CpuCopier::new(&plan, &memory, config.copies, finished) }?;
+            Ok(Box::new(copier))
+        })
+    }
+
+    /// The same with a copier of one's own, made for a configuration and its host memory. It goes on counting after
+    /// the tickets that it is told, in and out.
+    ///
+    /// # Errors
+    /// When device memory is attached, slots don't fit what was declared, or the copier can't be made. Nothing was
+    /// changed.
+    pub fn attach_copier(
+        &mut self,
+        slots: &[u32],
+        make: impl FnOnce(&Config, &Arc<HostMemory>, [u64; 2]) -> Result<Box<dyn Copier>>,
+    ) -> Result<()> {
         self.open()?;
         if self.executor.attached() {
             return argument("pools", "device memory is attached already: detach it first");
         }
         check_device_slots(&self.config.pools, slots)?;
-        check_device(&self.config, device, slots)?;
-        let memory = Arc::clone(self.executor.memory());
-        let plan = plan(&self.config, device, &memory)?;
         let finished = [self.flights.loads_submitted, self.flights.backups_submitted];
-        let copier: Box<dyn Copier> = if let Some(device) = self.config.gpu {
-            // SAFETY: handed on to our caller.
-            unsafe { gpu::copier(device, &plan, &memory, finished) }?
-        } else {
-            let memory: Arc<dyn Any + Send + Sync> = memory;
-            // SAFETY: handed on to our caller; slabs are kept by `memory` and never overlap device memory.
-            Box::new(unsafe { CpuCopier::new(&plan, &memory, self.config.copies, finished) }?)
-        };
+        let copier = make(&self.config, self.executor.memory(), finished)?;
         self.executor.attach(copier);
         self.enter_device(slots);
         Ok(())

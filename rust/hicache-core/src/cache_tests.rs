@@ -10,7 +10,7 @@ use crate::ids::{HitId, Slot, Tier};
 use crate::page::{PageSize, Tokens};
 use crate::pool::PoolSpec;
 use crate::transfer::cpu::CpuOptions;
-use crate::transfer::{Copier, CopyJob, Direction, Progress};
+use crate::transfer::{Copier, CopyJob, Direction, GpuOptions, Progress};
 use crate::tree::Hold;
 use std::sync::Arc;
 
@@ -44,6 +44,7 @@ fn cache() -> (HiCache, HitId) {
         layout: LayoutKind::PageUnified,
         memory: SlabOptions::default(),
         gpu: None,
+        gpu_copies: GpuOptions::default(),
         copies: CpuOptions::default(),
         identity: Fingerprint::of(&[], page_size, &[]),
         io_threads: 1,

@@ -5,6 +5,7 @@ use crate::host::{LayoutKind, SlabOptions};
 use crate::identity::Fingerprint;
 use crate::page::PageSize;
 use crate::pool::{self, Needs, PoolSpec};
+use crate::transfer::GpuOptions;
 use crate::transfer::cpu::CpuOptions;
 use crate::tree::Component;
 
@@ -48,6 +49,8 @@ pub struct Config {
     pub memory: SlabOptions,
     /// The GPU that device memory is on, by number; `None`: the CPU reaches it.
     pub gpu: Option<i32>,
+    /// How that GPU copies.
+    pub gpu_copies: GpuOptions,
     /// How device memory that the CPU reaches is copied.
     pub copies: CpuOptions,
     /// Who may read what this cache stores.
@@ -135,6 +138,7 @@ impl Config {
             );
         }
         crate::policy::by_name(&self.eviction)?;
+        self.gpu_copies.check()?;
         positive("prefetch_deadline", self.prefetch_deadline)?;
         positive("store_deadline", self.store_deadline)
     }

@@ -18,6 +18,10 @@ pub(crate) struct Copy {
     pub device: PinId,
     /// Holds the host's pages.
     pub host: PinId,
+    /// How many pages it copies.
+    pub pages: u32,
+    /// Of a backup: the host slots that it fills for each part.
+    pub parts: Vec<Vec<Slot>>,
     /// Of a backup: what to store when it has landed.
     pub store: Vec<(Digest, HostSlot)>,
 }

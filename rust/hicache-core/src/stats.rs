@@ -23,6 +23,10 @@ pub struct Stats {
     pub backup_no_room_pages: u64,
     /// Pages of a load that found no room on the device.
     pub load_no_room_pages: u64,
+    /// Pages of backups that a fault of the device's copies ended: they are not on the host.
+    pub backup_failed_pages: u64,
+    /// Pages of loads that a fault ended: they are not on the device.
+    pub load_failed_pages: u64,
     /// Pages evicted from the device.
     pub evicted_device_pages: u64,
     /// Pages evicted from the host.

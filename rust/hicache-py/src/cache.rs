@@ -7,7 +7,7 @@ use crate::errors::{OrRaise, raise};
 use crate::landing::{self, Counts, counts};
 use crate::load::{Load, seconds};
 use crate::place::Place;
-use crate::pools::{self, CopiesArgument, HostArgument, MemoryArgument, PoolArgument};
+use crate::pools::{self, CopiesArgument, GpuArgument, HostArgument, MemoryArgument, PoolArgument};
 use crate::process::Origin;
 use crate::reader::Reader;
 use crate::tokens::{SlotBuffer, TokenBuffer, slot_bytes, slots};
@@ -49,7 +49,7 @@ impl Drop for Cache {
 impl Cache {
     #[new]
     #[pyo3(signature = (*, page_size, bigrams, pools, memory, keep, device_slots, engine_owns_slots, eviction, host,
-        copies, gpu, storage, identity, io_threads, write_queue, prefetch_deadline, store_deadline, prefetch_threshold))]
+        copies, gpu, gpu_copies, storage, identity, io_threads, write_queue, prefetch_deadline, store_deadline, prefetch_threshold))]
     #[allow(
         clippy::too_many_arguments,
         clippy::needless_pass_by_value,
@@ -68,6 +68,7 @@ impl Cache {
         host: HostArgument,
         copies: CopiesArgument,
         gpu: Option<i32>,
+        gpu_copies: GpuArgument,
         storage: Option<&str>,
         identity: Vec<(String, String)>,
         io_threads: usize,
@@ -96,6 +97,7 @@ impl Cache {
             memory: SlabOptions { shared, prefault_threads, node },
             copies: pools::copies(&copies).or_raise(py)?,
             gpu,
+            gpu_copies: pools::gpu(gpu_copies),
             identity,
             io_threads,
             write_queue,

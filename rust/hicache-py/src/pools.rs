@@ -6,6 +6,7 @@ use hicache_core::error::Error;
 use hicache_core::host::{self, Layout as Addresses, Room};
 use hicache_core::page::PageSize;
 use hicache_core::pool::{Needs, Plane, PoolSpec, Rows, SlotsOf};
+use hicache_core::transfer::GpuOptions;
 use hicache_core::transfer::cpu::CpuOptions;
 use hicache_core::{PartSlots, Result};
 use pyo3::prelude::*;
@@ -24,6 +25,20 @@ pub type HostArgument = (Vec<u32>, String, bool, usize, Option<u32>);
 
 /// Threads of each direction, and when layers arrive.
 pub type CopiesArgument = (Option<usize>, String);
+
+/// Of a GPU's copies, in and out: bytes from which on the copy engine takes a run, bytes of staging,
+/// multiprocessors. None: as usual.
+pub type GpuArgument = (Option<[u64; 2]>, Option<[u64; 2]>, Option<[u32; 2]>);
+
+/// The core's options.
+pub fn gpu((engine_run, staging, multiprocessors): GpuArgument) -> GpuOptions {
+    let usual = GpuOptions::default();
+    GpuOptions {
+        engine_run: engine_run.unwrap_or(usual.engine_run),
+        staging: staging.unwrap_or(usual.staging),
+        multiprocessors: multiprocessors.unwrap_or(usual.multiprocessors),
+    }
+}
 
 /// Slots of the cache's own space on both sides, and of the parts. A list is in order of spaces.
 pub fn slots(device: &[u32], host: &[u32]) -> Result<(u32, u32, Vec<PartSlots>)> {

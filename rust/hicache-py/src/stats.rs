@@ -29,6 +29,8 @@ pub fn to_dict<'py>(py: Python<'py>, core: &HiCache) -> PyResult<Bound<'py, PyDi
         backed_up_pages,
         backup_no_room_pages,
         load_no_room_pages,
+        backup_failed_pages,
+        load_failed_pages,
         evicted_device_pages,
         evicted_host_pages,
         dropped_pages,

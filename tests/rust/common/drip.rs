@@ -51,6 +51,11 @@ impl Spaces {
         }
     }
 
+    /// The engine has other memory: nothing that was in it is there any more.
+    pub fn forget_device(&self) {
+        self.device.lock().unwrap().iter_mut().for_each(|pool| pool.fill(0xAA));
+    }
+
     /// Where each run of a host page is.
     fn host_runs(&self, space: u8, slot: Slot) -> Vec<(*mut u8, usize)> {
         let pools = self.of(space).map(|pool| &self.pools[pool]);
@@ -89,6 +94,8 @@ struct Shared {
     ways: Mutex<[VecDeque<Job>; 2]>,
     /// Copies a space's pages from a neighbour's slot: a fault that somebody must notice.
     off_by_one: Mutex<Option<(Direction, u8)>>,
+    /// What ended it.
+    fault: Mutex<Option<String>>,
 }
 
 struct Job {
@@ -100,8 +107,21 @@ const WAYS: [Direction; 2] = [Direction::In, Direction::Out];
 
 impl Drip {
     pub fn new(memory: Arc<Spaces>) -> Self {
-        let (progress, ways, off_by_one) = (Default::default(), Mutex::default(), Mutex::default());
-        Self(Arc::new(Shared { memory, progress, ways, off_by_one }))
+        Self::after(memory, [0; 2])
+    }
+
+    /// The same when jobs up to these are finished, in and out.
+    pub fn after(memory: Arc<Spaces>, tickets: [u64; 2]) -> Self {
+        let progress = tickets.map(|ticket| Arc::new(Progress::starting_at(ticket)));
+        let (ways, off_by_one, fault) = (Mutex::default(), Mutex::default(), Mutex::default());
+        Self(Arc::new(Shared { memory, progress, ways, off_by_one, fault }))
+    }
+
+    /// The copier ends: what waits, wholly or in part, and what comes, is never carried out.
+    pub fn end(&self, why: &str) {
+        self.0.ways.lock().unwrap().iter_mut().for_each(VecDeque::clear);
+        *self.0.fault.lock().unwrap() = Some(why.to_owned());
+        self.0.progress.iter().for_each(|progress| progress.break_off(why));
     }
 
     /// One page of the oldest job of some direction; false if there is no job.
@@ -152,11 +172,18 @@ impl Copier for Drip {
     fn submit(&mut self, job: CopyJob) {
         let spaces = (0u8..).zip(&job.pages);
         let left = spaces.flat_map(|(space, pages)| pages.iter().map(move |&(d, h)| (space, d, h))).collect();
+        if self.fault().is_some() {
+            return;
+        }
         let job = (job.direction, Job { ticket: job.ticket, left });
         self.0.ways.lock().unwrap()[job.0 as usize].push_back(job.1);
     }
 
     fn progress(&self, direction: Direction) -> &Arc<Progress> {
         &self.0.progress[direction as usize]
+    }
+
+    fn fault(&self) -> Option<String> {
+        self.0.fault.lock().unwrap().clone()
     }
 }

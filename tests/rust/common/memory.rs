@@ -50,6 +50,11 @@ impl Memory {
         }
     }
 
+    /// The engine has other memory: nothing that was in it is there any more.
+    pub fn forget_device(&self) {
+        self.device.lock().unwrap().iter_mut().for_each(|plane| plane.fill(0xAA));
+    }
+
     /// A host page, plane after plane.
     pub fn host_page(&self, slot: Slot) -> Vec<u8> {
         let mut page = Vec::with_capacity(self.page_bytes());

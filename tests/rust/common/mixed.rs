@@ -2,84 +2,17 @@
 
 use super::drip::{Drip, Spaces};
 use super::memory::stamp;
+use super::models::{Shape, config};
 use super::store::FaultStore;
 use hicache_core::executor::Executor;
 use hicache_core::hash::Namespace;
-use hicache_core::host::{LayoutKind, SlabOptions};
-use hicache_core::identity::Fingerprint;
 use hicache_core::ids::{Cursor, HitId, NO_SLOT, Slot, Tier};
-use hicache_core::page::{PageSize, Tokens};
-use hicache_core::pool::{Needs, Plane, PoolSpec, Rows, SlotsOf};
+use hicache_core::page::Tokens;
 use hicache_core::storage::{Store, Workers};
-use hicache_core::transfer::cpu::CpuOptions;
 use hicache_core::tree::Component;
-use hicache_core::{Config, HiCache, HitView, PartSlots, assemble};
+use hicache_core::{HiCache, HitView, assemble};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-
-/// What a model needs besides all pages.
-pub const WINDOW: Needs = Needs::Window { tokens: 4 };
-pub const STATE: Needs = Needs::Last;
-
-/// What differs between tests. Parts: what is needed of each, and its slots on device and host.
-#[derive(Clone, Debug)]
-pub struct Shape {
-    pub page: u32,
-    pub device: u32,
-    pub host: u32,
-    pub parts: Vec<(Needs, u32, u32)>,
-    pub cap: usize,
-    pub deadline: f64,
-    pub layout: LayoutKind,
-}
-
-impl Shape {
-    pub fn of(parts: &[(Needs, u32, u32)]) -> Self {
-        let (layout, parts) = (LayoutKind::PageUnified, parts.to_vec());
-        Self { page: 2, device: 32, host: 64, parts, cap: 0, deadline: 10.0, layout }
-    }
-}
-
-/// Each part has a pool that follows it, of another size.
-pub fn pools(shape: &Shape) -> Vec<PoolSpec> {
-    let plane = |layer, role, bytes| Plane { layer, role, bytes_per_token: bytes };
-    let mut pools = vec![PoolSpec::new("kv", vec![plane(0, 0, 8), plane(0, 1, 4), plane(3, 0, 8)]).unwrap()];
-    for (at, &(needs, ..)) in shape.parts.iter().enumerate() {
-        let (name, layer) = (format!("part{at}"), u32::try_from(at).unwrap() + 1);
-        let rows = if needs == Needs::Last { Rows::Page } else { Rows::Token };
-        let own = PoolSpec::new(&name, vec![plane(layer, 0, 12), plane(layer, 1, 4)]).unwrap();
-        let with = PoolSpec::new(&format!("{name}'s"), vec![plane(layer, 0, 6)]).unwrap();
-        pools.push(own.with(rows, SlotsOf::Own, needs));
-        pools.push(with.with(Rows::Page, SlotsOf::Pool(name), needs));
-    }
-    pools
-}
-
-pub fn config(shape: &Shape) -> Config {
-    let (page_size, pools) = (PageSize::new(shape.page).unwrap(), pools(shape));
-    let parts = shape.parts.iter().map(|&(_, device, host)| PartSlots { device, host });
-    Config {
-        identity: Fingerprint::of(&[], page_size, &pools),
-        page_size,
-        bigrams: false,
-        pools,
-        device_slots: shape.device,
-        engine_owns_slots: false,
-        host_slots: shape.host,
-        parts: parts.collect(),
-        checkpoints_per_path: shape.cap,
-        eviction: "lru".into(),
-        layout: shape.layout,
-        memory: SlabOptions::default(),
-        gpu: None,
-        copies: CpuOptions::default(),
-        io_threads: 2,
-        write_queue: 16,
-        prefetch_deadline: shape.deadline,
-        store_deadline: shape.deadline,
-        prefetch_threshold: 0,
-    }
-}
 
 pub struct Mixed {
     pub cache: HiCache,
@@ -102,6 +35,26 @@ pub const ALL: Gives = Gives { windows: usize::MAX, states: true };
 impl Mixed {
     pub fn new(shape: &Shape) -> Self {
         Self::over(shape, None)
+    }
+
+    /// After a fault and when nobody uses the device: other memory, and a copier that has no fault.
+    pub fn wake_elsewhere(&mut self) {
+        self.books();
+        let part = |part| self.cache.part_slots(part, Tier::Device).unwrap().capacity();
+        let parts = (0..self.components.len()).map(part);
+        let slots = std::iter::once(self.cache.slots(Tier::Device).capacity()).chain(parts);
+        let slots: Vec<u32> = slots.map(|slots| u32::try_from(slots).unwrap()).collect();
+        self.cache.detach().unwrap();
+        self.memory.forget_device();
+        let (memory, mut made) = (Arc::clone(&self.memory), None);
+        let attached = self.cache.attach_copier(&slots, |_, _, finished| {
+            let drip = Drip::after(memory, finished);
+            made = Some(drip.clone());
+            Ok(Box::new(drip))
+        });
+        attached.unwrap();
+        self.drip = made.unwrap();
+        self.books();
     }
 
     pub fn over(shape: &Shape, store: Option<&Arc<FaultStore>>) -> Self {

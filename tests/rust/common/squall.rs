@@ -2,22 +2,19 @@
 //! finishes when the test says so. Every page carries its stamp or the run fails.
 
 use super::Seeded;
-use super::mixed::{Gives, Mixed, Shape};
+use super::mixed::{Gives, Mixed};
+use super::models::Shape;
 use super::store::{Fault, FaultStore};
 use hicache_core::Ready;
-use hicache_core::hash::{chain, of_part};
 use hicache_core::ids::{Cursor, HitId, Slot, Tier};
-use hicache_core::page::{PageSize, Tokens};
 use hicache_core::storage::Outcome;
 use hicache_core::transfer::Direction;
-use hicache_core::tree::Component;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
-struct Request {
-    hit: HitId,
+pub(super) struct Request {
+    pub hit: HitId,
     tokens: Vec<i32>,
-    loaded: bool,
+    pub loaded: bool,
     /// Loaded, and nothing inserted since: all that the next token needs must be there.
     whole: bool,
 }
@@ -27,8 +24,8 @@ pub struct Squall {
     pub store: Option<Arc<FaultStore>>,
     /// Whether time passes, and with it deadlines.
     pub late: bool,
-    random: Seeded,
-    live: Vec<Request>,
+    pub(super) random: Seeded,
+    pub(super) live: Vec<Request>,
     cursors: Vec<(Cursor, Vec<i32>)>,
     /// Slots that somebody else has for a while: pages', then each part's.
     out: Vec<Vec<Slot>>,
@@ -190,7 +187,7 @@ impl Squall {
         }
     }
 
-    fn release(&mut self) {
+    pub(super) fn release(&mut self) {
         if self.live.is_empty() {
             return;
         }
@@ -218,7 +215,7 @@ impl Squall {
         }
     }
 
-    fn give_back(&mut self) {
+    pub(super) fn give_back(&mut self) {
         for (space, slots) in self.out.iter_mut().enumerate() {
             let slots = std::mem::take(slots);
             match space {
@@ -239,7 +236,7 @@ impl Squall {
         (0..9).for_each(|_| _ = store.pass(self.random.below(3)));
     }
 
-    fn poll(&mut self) {
+    pub(super) fn poll(&mut self) {
         let limits = (self.random.below(3) > 0).then(|| Ready {
             backups: self.random.below(3),
             loads: self.random.below(3),
@@ -258,82 +255,4 @@ impl Squall {
             }
         }
     }
-
-    /// Everybody leaves, in some order, and everything lands.
-    pub fn end(&mut self) {
-        while !self.live.is_empty() {
-            self.release();
-        }
-        self.give_back();
-        self.rig.land();
-        let end = Instant::now() + Duration::from_secs(20);
-        while self.rig.cache.in_flight() > 0 {
-            assert!(Instant::now() < end, "something never lands");
-            if let Some(store) = &self.store {
-                store.pass(self.random.below(4));
-                store.pass(0);
-            }
-            self.rig.land();
-        }
-        if let Some(store) = &self.store {
-            store.plan(|_, _| Fault::None);
-        }
-    }
-
-    /// How much of a path is usable with what the store has, straight from the definition.
-    fn stored(&self, store: &FaultStore, tokens: &[i32]) -> usize {
-        let size = PageSize::new(u32::try_from(self.rig.size()).unwrap()).unwrap();
-        let keys = chain(None, Tokens::I32(tokens), size);
-        let names = self.rig.cache.part_names();
-        let agrees = |depth: usize| {
-            let full = keys[..depth].iter().all(|key| store.page(key).is_some());
-            full && self.rig.components.iter().zip(&names).all(|(component, name)| {
-                let from = match component {
-                    Component::Swa { window } => depth.saturating_sub(*window as usize),
-                    Component::State => depth - 1,
-                };
-                keys[from..depth].iter().all(|key| store.page(&of_part(key, name)).is_some())
-            })
-        };
-        (1..=keys.len()).rev().find(|&depth| agrees(depth)).unwrap_or(0)
-    }
-
-    /// A new cache over the same store: what it has is what a request gets, right to the byte. Returns how many
-    /// paths were usable.
-    pub fn readable(&self, shape: &Shape) -> usize {
-        let Some(store) = &self.store else { return 0 };
-        let parts = shape.parts.iter().map(|&(needs, ..)| (needs, 64, 64)).collect();
-        let mut fresh = Mixed::over(&Shape { device: 64, host: 64, parts, ..shape.clone() }, Some(store));
-        let mut usable = 0;
-        for tokens in &self.made {
-            let hit = fresh.fetch(tokens);
-            let expected = self.stored(store, tokens);
-            let view = fresh.load(hit);
-            fresh.land();
-            assert_eq!((view.device as usize, view.stored as usize), (expected, expected));
-            assert_eq!(fresh.wrong(hit, tokens, true), None);
-            fresh.cache.release(hit, 0).unwrap();
-            usable += usize::from(expected > 0);
-            fresh.cache.evict(Tier::Device, usize::MAX).unwrap();
-            fresh.cache.evict(Tier::Host, usize::MAX).unwrap();
-        }
-        fresh.drained();
-        usable
-    }
-}
-
-/// Models of all kinds, with little room anywhere.
-pub fn shapes() -> Vec<Shape> {
-    use super::mixed::{STATE, WINDOW};
-    use hicache_core::pool::Needs;
-    let wide = Needs::Window { tokens: 7 };
-    let kinds: [&[(Needs, u32, u32)]; 5] = [
-        &[(WINDOW, 12, 14)],
-        &[(STATE, 5, 7)],
-        &[(WINDOW, 12, 14), (STATE, 5, 7)],
-        &[(STATE, 4, 4), (wide, 14, 20), (Needs::Window { tokens: 1 }, 7, 9)],
-        &[(STATE, 5, 0), (wide, 14, 16)],
-    ];
-    let shape = |parts: &[_]| Shape { device: 20, host: 26, ..Shape::of(parts) };
-    kinds.iter().map(|parts| shape(parts)).collect()
 }

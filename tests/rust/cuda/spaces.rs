@@ -64,7 +64,7 @@ fn a_page_of_the_wrong_space_or_one_page_off_is_seen() {
 fn a_layer_that_arrives_out_of_the_models_order_is_seen() {
     let late: Planted = Planted {
         plan: |plan| {
-            plan.parts.iter_mut().filter(|part| part.space == 1).for_each(|part| part.layers.fill(2))
+            plan.parts.iter_mut().filter(|part| part.space == 1).for_each(|part| part.layers.fill(2));
         },
         ..SOUND
     };

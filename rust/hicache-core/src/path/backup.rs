@@ -15,13 +15,14 @@ impl HiCache {
     /// state at its end. Returns how many slots' copies were started. `insert` does so by itself.
     ///
     /// # Errors
-    /// When the hit was released or isn't loaded.
+    /// When the hit was released or isn't loaded, or copies have failed for good.
     pub fn backup(&mut self, id: HitId) -> Result<usize> {
         self.open()?;
         let hit = self.hit(id)?;
         if !hit.loaded {
             return Err(Error::Hit("is not loaded: nothing of it is held on the device"));
         }
+        self.on_device()?;
         let slots = self.back_up_path(self.tree.pinned(&hit.pin));
         self.act();
         Ok(slots)
@@ -32,7 +33,9 @@ impl HiCache {
         let from = self.tree.resident_depth(place, Tier::Host);
         let on_device = self.tree.resident_depth(place, Tier::Device);
         let missing = on_device.saturating_sub(from) as usize;
-        if self.host.capacity() == 0 || (missing == 0 && self.parts.is_empty()) {
+        let nothing = self.host.capacity() == 0 || (missing == 0 && self.parts.is_empty());
+        // What is on the device after a fault may never have arrived there.
+        if nothing || self.executor.fault().is_some() {
             return 0;
         }
         // The sources must not go while room is made; nor may the copies, which hang on them.
@@ -61,8 +64,9 @@ impl HiCache {
         let mut store = Vec::new();
         if self.storage {
             let full = slots.iter().copied().map(HostSlot::full);
-            store.extend(self.tree.digests(end, pages).into_iter().zip(full));
+            store.extend(self.tree.digests(end, pages.clone()).into_iter().zip(full));
         }
+        let mut beside = Vec::with_capacity(parts.len());
         for (part, (missing, slots)) in parts.into_iter().enumerate() {
             end = self.bring(part, Tier::Host, end, &missing, &slots);
             if self.storage {
@@ -71,7 +75,8 @@ impl HiCache {
                 );
             }
             self.parts[part].stats.backed_up += slots.len() as u64;
-            copies.push(missing.slots.into_iter().zip(slots).collect());
+            copies.push(missing.slots.into_iter().zip(slots.iter().copied()).collect());
+            beside.push(slots);
         }
         let device = self.tree.move_pin(device, end);
         // The pin has split an edge that it ends inside of.
@@ -80,7 +85,14 @@ impl HiCache {
         self.flights.backups_submitted += 1;
         let ticket = self.flights.backups_submitted;
         self.commands.push(Command::Backup { ticket, pages: copies });
-        self.flights.backups.push_back(Copy { ticket, device, host, store });
+        self.flights.backups.push_back(Copy {
+            ticket,
+            device,
+            host,
+            pages: pages.end - pages.start,
+            parts: beside,
+            store,
+        });
         count
     }
 

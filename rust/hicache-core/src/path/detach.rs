@@ -16,7 +16,10 @@ impl HiCache {
     /// owns are with the engine. Nothing was changed.
     pub fn detach(&mut self) -> Result<usize> {
         self.open()?;
-        self.on_device()?;
+        // After a fault too: it is how a cache gets other memory, and goes on.
+        if !self.attached() {
+            return Err(Error::Detached);
+        }
         if self.copying() > 0 {
             return argument("pools", "copies are under way: poll until they have landed, then detach");
         }

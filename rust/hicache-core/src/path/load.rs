@@ -27,14 +27,14 @@ pub(super) struct Held {
     pub ready: Option<PinId>,
 }
 
-/// What a load copies, and the pins that hold it meanwhile.
+/// What a load copies, and the pins that hold it meanwhile, with how many pages they are for.
 #[derive(Default)]
 pub(super) struct Copies {
     pub full: Vec<(Slot, Slot)>,
     /// For each part; none as long as there are none.
     pub parts: Vec<Vec<(Slot, Slot)>>,
     /// Per hit that something is copied for: on the device and on the host.
-    pub pins: Vec<(PinId, PinId)>,
+    pub pins: Vec<(PinId, PinId, u32)>,
 }
 
 impl HiCache {
@@ -69,8 +69,9 @@ impl HiCache {
             let mut pages = vec![copies.full];
             pages.append(&mut copies.parts);
             self.commands.push(Command::Load { ticket, pages });
-            for (device, host) in copies.pins {
-                self.flights.loads.push_back(Copy { ticket, device, host, store: Vec::new() });
+            for (device, host, pages) in copies.pins {
+                let (parts, store) = (Vec::new(), Vec::new());
+                self.flights.loads.push_back(Copy { ticket, device, host, pages, parts, store });
             }
         }
         self.act();
@@ -141,7 +142,7 @@ impl HiCache {
         copies.full.extend(slots.into_iter().zip(sources));
         let end = self.tree.touch_exactly(end);
         if to > from {
-            copies.pins.push((self.tree.move_pin(device, end), host));
+            copies.pins.push((self.tree.move_pin(device, end), host, to - from));
         } else {
             self.tree.unpin(device);
             self.tree.unpin(host);

@@ -10,6 +10,7 @@
 mod backup;
 mod detach;
 mod evict;
+mod fault;
 mod fetch;
 mod give;
 mod graft;

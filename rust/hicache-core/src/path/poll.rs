@@ -11,11 +11,17 @@ use crate::tree::PinId;
 impl HiCache {
     /// How many leading transfers of each kind have ended.
     pub fn ready(&mut self) -> Ready {
+        let fault = self.executor.fault().is_some();
+        self.ended(fault)
+    }
+
+    /// The same, when it is known whether there is a fault: then no copy is under way any more.
+    fn ended(&mut self, fault: bool) -> Ready {
         while let Some(done) = self.executor.completed() {
             self.flights.land(done.id, done.outcomes);
         }
         let landed = |copies: &std::collections::VecDeque<crate::flights::Copy>, finished: u64| {
-            copies.iter().take_while(|copy| copy.ticket <= finished).count()
+            copies.iter().take_while(|copy| fault || copy.ticket <= finished).count()
         };
         let ended = |batches: &std::collections::VecDeque<Batch>| {
             batches.iter().take_while(|batch| batch.outcomes.is_some()).count()
@@ -30,30 +36,29 @@ impl HiCache {
     }
 
     /// Applies what has ended, at most `limits` of each kind, and lets deadlines before `at` seconds
-    /// pass. Time never runs backwards. Returns what was applied.
+    /// pass. Time never runs backwards. Returns what was applied. A fault of the device's copies lands all of
+    /// them, whatever the limits: those that had not arrived never will.
     ///
     /// # Errors
     /// When the cache is closed.
     pub fn poll(&mut self, limits: Option<Ready>, at: f64) -> Result<Ready> {
         self.open()?;
         self.now = self.now.max(at);
-        let ready = self.ready();
+        let fault = self.executor.fault().is_some();
+        let ready = self.ended(fault);
         let most = limits.unwrap_or(ready);
+        let copies = |ready: usize, most: usize| if fault { ready } else { ready.min(most) };
         let applied = Ready {
-            backups: ready.backups.min(most.backups),
-            loads: ready.loads.min(most.loads),
+            backups: copies(ready.backups, most.backups),
+            loads: copies(ready.loads, most.loads),
             stores: ready.stores.min(most.stores),
             prefetches: ready.prefetches.min(most.prefetches),
             strays: ready.strays.min(most.strays),
         };
         self.take_strays(applied.strays, limits.is_none());
-        for copy in self.flights.backups.drain(..applied.backups).collect::<Vec<_>>() {
-            self.tree.unpin(copy.device);
-            self.store_pages(copy.host, &copy.store);
-        }
-        for copy in self.flights.loads.drain(..applied.loads).collect::<Vec<_>>() {
-            self.tree.unpin(copy.device);
-            self.tree.unpin(copy.host);
+        self.land_copies(applied.backups, applied.loads);
+        if fault {
+            self.make_room(Tier::Device, usize::MAX);
         }
         let batches = self.flights.stores.drain(..applied.stores).collect::<Vec<_>>();
         let fetched = self.flights.prefetches.drain(..applied.prefetches).collect::<Vec<_>>();

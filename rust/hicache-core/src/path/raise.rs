@@ -66,7 +66,7 @@ impl HiCache {
         let Held { id, device, host, ready } = held;
         let end = self.tree.touch_exactly(end);
         if end.depth > from {
-            copies.pins.push((self.tree.move_pin(device, end), host));
+            copies.pins.push((self.tree.move_pin(device, end), host, end.depth - from));
         } else {
             self.tree.unpin(device);
             self.tree.unpin(host);

@@ -58,12 +58,13 @@ impl HiCache {
     /// Device slots of a loaded hit's whole path.
     ///
     /// # Errors
-    /// When it was released or not loaded.
+    /// When it was released or not loaded, or copies have failed for good: its pages may never have arrived.
     pub fn hit_slots(&self, id: HitId) -> Result<Vec<Slot>> {
         let hit = self.hit(id)?;
         if !hit.loaded {
             return Err(Error::Hit("has no slots before it is loaded"));
         }
+        self.on_device()?;
         let place = self.tree.pinned(&hit.pin);
         Ok(self.tree.slots(place, 0..place.depth, Tier::Device))
     }
@@ -74,12 +75,13 @@ impl HiCache {
     /// with the hit, and read only.
     ///
     /// # Errors
-    /// When it was released or not loaded.
+    /// When it was released or not loaded, or copies have failed for good: its pages may never have arrived.
     pub fn hit_parts(&self, id: HitId) -> Result<Vec<Vec<Slot>>> {
         let hit = self.hit(id)?;
         if !hit.loaded {
             return Err(Error::Hit("has no slots before it is loaded"));
         }
+        self.on_device()?;
         let end = self.tree.pinned(&hit.pin);
         let slot =
             |part: usize, depth: u32| self.tree.part_slot(part, Tier::Device, self.tree.ancestor(end, depth));

@@ -10,7 +10,7 @@
 //!
 //! Jobs of one direction are carried out in the order of their tickets, layer by layer in the order of the model's
 //! layers, whichever space their slots are of. Slots of an unfinished job belong to it. On error: a copy within this process's memory can't fail; a wait that
-//! outlasts its deadline says so.
+//! outlasts its deadline says so, and so does one for a copier that has ended.
 
 pub mod cpu;
 #[cfg(feature = "cuda")]
@@ -21,7 +21,7 @@ pub mod strided;
 
 pub use progress::Progress;
 
-use crate::error::Result;
+use crate::error::{Result, argument};
 use crate::ids::Slot;
 use std::sync::Arc;
 
@@ -61,6 +61,38 @@ impl CopyJob {
     }
 }
 
+/// How a GPU copies. Pairs are by direction: in, out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GpuOptions {
+    /// Runs of at least so many bytes go by the copy engine.
+    pub engine_run: [u64; 2],
+    /// Device memory for staging, in bytes; 0 never stages.
+    pub staging: [u64; 2],
+    /// Multiprocessors that a direct kernel may take.
+    pub multiprocessors: [u32; 2],
+}
+
+impl Default for GpuOptions {
+    /// By design, not yet by measurement: 64 KiB, staging inwards only, few multiprocessors.
+    fn default() -> Self {
+        Self { engine_run: [64 << 10; 2], staging: [64 << 20, 0], multiprocessors: [4, 2] }
+    }
+}
+
+impl GpuOptions {
+    /// # Errors
+    /// Names the option that can't be meant.
+    pub fn check(&self) -> Result<()> {
+        if self.engine_run.contains(&0) {
+            return argument("gpu_copies", "runs for the copy engine have at least one byte");
+        }
+        if self.multiprocessors.contains(&0) {
+            return argument("gpu_copies", "a kernel needs at least one multiprocessor");
+        }
+        Ok(())
+    }
+}
+
 /// Makes a device's stream wait for layer `.1` of load `.0` and of all loads before it; the stream as its copier
 /// names them. Usable from any thread, and after the copier has ended.
 pub type WaitOnStream = Arc<dyn Fn(u64, u32, u64) -> Result<()> + Send + Sync>;
@@ -79,7 +111,8 @@ pub trait Copier: Send + Sync {
     /// nothing where the CPU copies.
     fn follow(&self, _stream: u64) {}
 
-    /// What ended all copies of this copier: none is carried out or finishes any more.
+    /// What ended all copies of this copier. From then on none is carried out or finishes, none touches memory, and
+    /// both directions' progress tells the fault to those who wait.
     fn fault(&self) -> Option<String> {
         None
     }

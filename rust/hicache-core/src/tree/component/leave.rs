@@ -200,7 +200,7 @@ impl Tree {
     /// Something left a tier: what has nothing there is in no order there; what the device gave up is the
     /// host's own from now on.
     #[expect(clippy::cast_possible_truncation, reason = "an edge has fewer than 2^32 pages")]
-    fn settle_part(&mut self, component: usize, tier: Tier, node: u32, left: &[Slot]) {
+    pub(super) fn settle_part(&mut self, component: usize, tier: Tier, node: u32, left: &[Slot]) {
         if !left.is_empty() {
             let (depth, order) = (self.arena[node].start, Order::of(component, tier));
             self.decisions.word(self.arena[node].key_hash);

@@ -17,6 +17,7 @@
 //! | `attach` | which slots are missing in a tier, and giving them |
 //! | `hold` | what a pin holds of each component |
 //! | `leave` | eviction, and what follows a cut or a split |
+//! | `lose` | state whose copy failed |
 //! | `check` | invariants S1 to S5 |
 
 mod attach;
@@ -26,6 +27,7 @@ mod check_tests;
 mod hold;
 mod leave;
 mod look;
+mod lose;
 mod vote;
 
 pub use attach::Missing;
