@@ -44,7 +44,7 @@ fn what_is_served_is_exactly_its_prefix() {
 fn what_was_stored_is_exactly_its_prefix() {
     for shape in shapes() {
         let (mut fetched, mut full, mut usable) = (0, 0, 0);
-        for seed in seeds(40) {
+        for seed in seeds(24) {
             let (page, roomy) = ([1, 2][(seed % 2) as usize], seed % 4 == 0);
             let parts = shape.parts.iter().map(|&(n, d, h)| (n, d, if roomy { 10 * h } else { h })).collect();
             let host = if roomy { 260 } else { 26 };
@@ -72,6 +72,6 @@ fn what_was_stored_is_exactly_its_prefix() {
         let never = shape.parts.iter().any(|part| part.2 == 0);
         let seen = format!("{full} {fetched} {usable}: {shape:?}");
         println!("{seen}");
-        assert!(never || (full > 20 && fetched > 100 && usable > 100), "it happens: {seen}");
+        assert!(never || (full > 20 && fetched > 50 && usable > 50), "it happens: {seen}");
     }
 }

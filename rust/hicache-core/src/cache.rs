@@ -172,7 +172,8 @@ impl HiCache {
 
     /// A view for other threads: how much would hit, and statistics. The first one costs a walk through
     /// the index. From then on every page that comes, moves or leaves is written to the readers' table too, of
-    /// which a verb now and then makes a 256th part anew.
+    /// which a verb now and then makes a 256th part anew. With windows or states it tells how far tokens match,
+    /// not where these agree.
     pub fn reader(&mut self) -> Reader {
         let publisher = match self.publisher.take() {
             Some(publisher) => publisher,

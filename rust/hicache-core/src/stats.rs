@@ -33,13 +33,13 @@ pub struct Stats {
     pub evicted_host_pages: u64,
     /// Evicted pages that live in no tier of the tree any more.
     pub dropped_pages: u64,
-    /// Pages written to storage, or found there already.
+    /// Pages written to storage, or found there already; with windows and states also theirs.
     pub stored_pages: u64,
     /// Pages that the store failed to write, twice.
     pub store_failed_pages: u64,
     /// Pages whose digest was computed; a page whose digest is known is never hashed again.
     pub hashed_pages: u64,
-    /// Pages asked for by prefetches.
+    /// Pages asked for by prefetches; with windows and states also theirs.
     pub prefetch_asked_pages: u64,
     /// Pages that prefetches put on the host.
     pub prefetched_pages: u64,

@@ -23,8 +23,10 @@ use std::sync::Arc;
 
 /// What is read for one boundary.
 struct Reads {
-    /// Pages of all kinds, by space; of FULL none or those that follow the ones on the host.
-    spaces: Vec<Vec<u32>>,
+    /// Those that follow the ones on the host.
+    full: Vec<Asked>,
+    /// For each part.
+    parts: Vec<Vec<Asked>>,
     room: Room,
 }
 
@@ -121,19 +123,19 @@ impl HiCache {
         let on_host = self.tree.resident_depth(found.place, Tier::Host);
         let ends = self.boundaries(found, on_host, &present);
         let Some(&deepest) = ends.last() else { return };
-        let (mut end, mut reads) = (deepest, self.reads(found.place, on_host, deepest));
+        let (mut end, mut reads) = (deepest, self.reads(found.place, on_host, deepest, &present));
         // Where there is no room for the deepest one, one about half as far may do.
         while reads.is_none() {
             let half = found.usable + (end - found.usable) / 2;
             let Some(&next) = ends.iter().rfind(|&&boundary| boundary <= half) else { break };
-            (end, reads) = (next, self.reads(found.place, on_host, next));
+            (end, reads) = (next, self.reads(found.place, on_host, next, &present));
         }
         self.stats.prefetch_no_room += u64::from(end != deepest || reads.is_none());
         let Some(reads) = reads else { return };
         if let Some(fetch) = self.hits.get_mut(&id).and_then(|hit| hit.fetch.as_mut()) {
             fetch.usable.end = end;
         }
-        self.read(id, on_host, &present, reads);
+        self.read(id, reads);
         // The pages that it counts on are held from now on.
         let _ = self.find_again(id);
     }
@@ -172,31 +174,27 @@ impl HiCache {
         ends
     }
 
-    /// Room on the host for all that a boundary lacks, if it can be had.
-    fn reads(&mut self, place: Place, on_host: u32, end: u32) -> Option<Reads> {
+    /// What a boundary lacks on the host, with room for all of it, if that can be had.
+    fn reads(&mut self, place: Place, on_host: u32, end: u32, present: &[Asked]) -> Option<Reads> {
         let place = self.tree.ancestor(place, place.depth);
-        let mut spaces = vec![(on_host..end.max(on_host)).collect::<Vec<u32>>()];
-        for part in 0..self.parts.len() {
-            let pages = self.tree.needs_from(part, end)..end;
-            spaces.push(pages.filter(|&page| !self.has(part, place, page)).collect());
+        let stored = |space: u8, page: u32| is_present(present, space, page).copied();
+        let full = (on_host..end).map(|page| stored(0, page)).collect::<Option<Vec<Asked>>>()?;
+        let mut parts = Vec::with_capacity(self.parts.len());
+        for (part, space) in (0..self.parts.len()).zip(1u8..) {
+            let pages = (self.tree.needs_from(part, end)..end).filter(|&page| !self.has(part, place, page));
+            parts.push(pages.map(|page| stored(space, page)).collect::<Option<Vec<Asked>>>()?);
         }
         // The path that they are hung below must not go to make room for them.
         let pin = self.tree.pin(self.tree.ancestor(place, on_host.min(end)), Hold::Host);
-        let counts: Vec<usize> = spaces[1..].iter().map(Vec::len).collect();
-        let room = self.room(Tier::Host, spaces[0].len(), &counts);
+        let counts: Vec<usize> = parts.iter().map(Vec::len).collect();
+        let room = self.room(Tier::Host, full.len(), &counts);
         self.tree.unpin(pin);
-        Some(Reads { spaces, room: room? })
+        Some(Reads { full, parts, room: room? })
     }
 
-    fn read(&mut self, id: HitId, on_host: u32, present: &[Asked], reads: Reads) {
-        let key = |space: u8, page: u32| {
-            is_present(present, space, page).map_or(Digest([0; 32]), |asked| asked.key)
-        };
-        let mut at = on_host;
-        for slots in reads.room.full.chunks(BATCH_PAGES) {
-            #[expect(clippy::cast_possible_truncation, reason = "at most BATCH_PAGES")]
-            let next = at + slots.len() as u32;
-            let keys = (at..next).map(|page| key(0, page)).collect();
+    fn read(&mut self, id: HitId, reads: Reads) {
+        for (pages, slots) in reads.full.chunks(BATCH_PAGES).zip(reads.room.full.chunks(BATCH_PAGES)) {
+            let (at, keys) = (pages[0].page, pages.iter().map(|page| page.key).collect());
             let to = slots.iter().copied().map(HostSlot::full).collect();
             self.submit_read(id, keys, to, |hit, attempt| What::Read {
                 hit,
@@ -204,16 +202,13 @@ impl HiCache {
                 at,
                 slots: slots.to_vec(),
             });
-            at = next;
         }
-        let spaces = (1u8..).zip(reads.spaces[1..].iter().zip(reads.room.parts));
-        let parts = spaces.flat_map(|(space, (pages, slots))| {
-            pages.iter().zip(slots).map(move |(&page, slot)| (page, HostSlot { space, slot }))
-        });
-        for reads in parts.collect::<Vec<_>>().chunks(BATCH_PAGES) {
-            let keys = reads.iter().map(|(page, to)| key(to.space, *page)).collect();
-            let to = reads.iter().map(|(_, to)| *to).collect();
-            let reads = reads.to_vec();
+        let parts = reads.parts.iter().flatten().zip(reads.room.parts.into_iter().flatten());
+        let parts: Vec<(Asked, HostSlot)> =
+            parts.map(|(asked, slot)| (*asked, HostSlot { space: asked.space, slot })).collect();
+        for batch in parts.chunks(BATCH_PAGES) {
+            let (keys, to) = batch.iter().map(|(asked, to)| (asked.key, *to)).unzip();
+            let reads = batch.iter().map(|(asked, to)| (asked.page, *to)).collect();
             self.submit_read(id, keys, to, |hit, attempt| What::ReadParts { hit, attempt, reads });
         }
     }

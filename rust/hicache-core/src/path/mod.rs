@@ -6,6 +6,9 @@
 //!                     └────────── poll ◀───────────────┘
 //! ```
 //! A verb checks its arguments before it changes anything, changes the tree, and appends commands.
+//!
+//! What windows and states add to a verb is beside it: `raise` to `load`, `give` to `insert`, `fetch` to `prefetch`,
+//! `graft` to `poll`, `parts` to `evict` and `allocate`.
 
 mod backup;
 mod detach;
