@@ -25,7 +25,7 @@ _Pool = tuple[str, list[tuple[int, int, int]], tuple[int, int], bool, str, int]
 #: (address, bytes) of each plane of each pool.
 _Memory = list[list[tuple[int, int]]]
 #: Slots, layout, shared, threads that touch it beforehand, NUMA node.
-_Host = tuple[int, str, bool, int, int | None]
+_Host = tuple[list[int], str, bool, int, int | None]
 #: Backups, loads, stores, prefetches, strays.
 _Counts = tuple[int, int, int, int, int]
 
@@ -76,7 +76,7 @@ class Cache:
         pools: list[_Pool],
         memory: _Memory | None,
         keep: object | None,
-        device_slots: int,
+        device_slots: list[int],
         engine_owns_slots: bool,
         eviction: str,
         host: _Host,
@@ -90,7 +90,7 @@ class Cache:
         store_deadline: float,
         prefetch_threshold: int,
     ) -> Cache: ...
-    def attach(self, memory: _Memory, keep: object, device_slots: int, gpu: int | None) -> None: ...
+    def attach(self, memory: _Memory, keep: object, device_slots: list[int], gpu: int | None) -> None: ...
     def detach(self) -> int:
         """Pages that had no host copy."""
     @property

@@ -70,8 +70,8 @@ class Attaching:
         def poll(self) -> tuple[int, ...]: ...
 
 
-def attachable(declared: Sequence[Pool], pools: Sequence[Pool], page_size: int) -> int:
-    """Device slots of tensors that are declared as others were; `ArgumentError` names the pool that isn't."""
+def attachable(declared: Sequence[Pool], pools: Sequence[Pool], page_size: int) -> list[int]:
+    """Device slots, by space, of tensors that are declared as others were; `ArgumentError` names the pool that isn't."""
     slots = device_slots(pools, page_size)
     if [pool.name for pool in pools] != [pool.name for pool in declared]:
         raise ArgumentError(f"pools: need {', '.join(pool.name for pool in declared)}, in this order")

@@ -13,7 +13,7 @@ from hicache import _hicache
 from hicache.config import Host, expect, policy, store_url, whole_number
 from hicache.errors import ArgumentError
 from hicache.identity import ModelIdentity
-from hicache.pools import Pool, device_slots, gpu
+from hicache.pools import Pool, device_slots, gpu, spaces
 from hicache.pools import memory as pool_memory
 
 #: Tokens of a page: far more than any engine takes, and products with it stay far below 64 bits.
@@ -40,7 +40,7 @@ def core(
     slots = device_slots(pools, page_size)
     if url is not None and identity is None:
         raise ArgumentError("identity: storage needs one, so that no other model's pages are served")
-    page_bytes = sum(pool.page_bytes(page_size) for pool in pools)
+    page_bytes = [sum(pool.page_bytes(page_size) for pool in space) for space in spaces(pools)]
     memory = pool_memory(pools)
     fields = [] if identity is None else identity.fields()
     return _hicache.Cache(
@@ -52,7 +52,7 @@ def core(
         device_slots=slots,
         engine_owns_slots=policies["slots"] == "engine",
         eviction=policies["eviction"],
-        host=host.memory(page_size, page_bytes, slots) if host else (0, "page_unified", False, 0, None),
+        host=host.memory(page_size, page_bytes, slots) if host else _no_host(len(slots)),
         copies=host.copies() if host else (None, "auto"),
         gpu=gpu(pools),
         storage=url,
@@ -60,3 +60,7 @@ def core(
         + [(f"pool {pool.name}", pool.description()) for pool in pools],
         **limits,
     )
+
+
+def _no_host(spaces: int) -> tuple[list[int], str, bool, int, None]:
+    return [0] * spaces, "page_unified", False, 0, None

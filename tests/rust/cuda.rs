@@ -67,7 +67,7 @@ unsafe fn start(pool: &Pool, settings: &Settings) -> CudaResult<CudaCopier> {
 
 fn job(ticket: u64, direction: Direction, pages: &[(u32, u32)]) -> CopyJob {
     let pages = pages.iter().map(|&(device, host)| (Slot(device), Slot(host))).collect();
-    CopyJob { ticket, direction, pages }
+    CopyJob::of(ticket, direction, vec![pages])
 }
 
 #[test]

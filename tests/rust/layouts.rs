@@ -167,6 +167,8 @@ fn a_cache_over_plain_memory_moves_all_pools() {
             device_slots: 4,
             engine_owns_slots: false,
             host_slots: 4,
+            parts: Vec::new(),
+            checkpoints_per_path: 0,
             eviction: "lru".into(),
             layout: kind,
             memory: SlabOptions::default(),

@@ -38,6 +38,8 @@ fn cache() -> (HiCache, HitId) {
         device_slots: 8,
         engine_owns_slots: false,
         host_slots: 8,
+        parts: Vec::new(),
+        checkpoints_per_path: 0,
         eviction: "lru".into(),
         layout: LayoutKind::PageUnified,
         memory: SlabOptions::default(),

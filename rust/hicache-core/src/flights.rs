@@ -106,11 +106,11 @@ impl Flights {
         self.backups.len() + self.loads.len() + self.stores.len() + self.prefetches.len() + self.strays.len()
     }
 
-    /// Host slots that reads own.
-    pub fn reading(&self) -> usize {
+    /// Host slots of a space that reads own.
+    pub fn reading(&self, space: u8) -> usize {
         let reads = self.prefetches.iter().chain(&self.strays);
         let slots = reads.map(|batch| match &batch.what {
-            What::Read { slots, .. } => slots.len(),
+            What::Read { slots, .. } if space == 0 => slots.len(),
             _ => 0,
         });
         slots.sum()

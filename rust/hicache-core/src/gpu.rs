@@ -38,10 +38,11 @@ pub unsafe fn copier(
 /// Every slab, in pieces that end with pages of the cache.
 #[cfg(feature = "cuda")]
 fn pinned(memory: &HostMemory) -> Result<Vec<crate::transfer::cuda::Pinned>> {
+    use crate::executor::HostPool;
     /// Pinning more at once is one long call; every border costs a look-up a run.
     const PIECE: usize = 16 << 30;
     let mut all = Vec::new();
-    for (layout, slab) in memory.pools.iter().filter(|(layout, _)| layout.bytes() > 0) {
+    for HostPool { layout, slab, .. } in memory.pools.iter().filter(|pool| pool.layout.bytes() > 0) {
         let Some(base) = slab.address(0..layout.bytes()) else {
             return Err(Error::Device("a slab is smaller than its layout".to_owned()));
         };

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub(crate) struct Hit {
     /// What the eviction policy is told at its end.
     pub request: Request,
-    /// Soft until loaded, then on the device.
+    /// Where the hit ends. Soft until loaded, then on the device.
     pub pin: PinId,
     /// While waiting: soft too, where the pages of the tier end that holds less of the path.
     pub also: Option<PinId>,
@@ -22,7 +22,9 @@ pub(crate) struct Hit {
     pub rest: OwnedTokens,
     /// Pages before `rest`.
     pub rest_at: u32,
-    /// Pages that the load copied.
+    /// Pages from the root as far as the tokens matched, usable or not.
+    pub matched: u32,
+    /// Pages that are usable only because of what the load copied.
     pub copied: u32,
     /// Pages that this hit's prefetch put on the host.
     pub stored: Range<u32>,

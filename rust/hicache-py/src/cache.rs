@@ -64,7 +64,7 @@ impl Cache {
         pools: Vec<PoolArgument>,
         memory: Option<MemoryArgument>,
         keep: Option<Py<PyAny>>,
-        device_slots: u32,
+        device_slots: Vec<u32>,
         engine_owns_slots: bool,
         eviction: String,
         host: HostArgument,
@@ -83,6 +83,7 @@ impl Cache {
         let device = memory.map(pools::device);
         let identity = Fingerprint::of(&identity, page_size, &pools);
         let (host_slots, layout, shared, prefault_threads, node) = host;
+        let (device_slots, host_slots, parts) = pools::slots(&device_slots, &host_slots).or_raise(py)?;
         let config = Config {
             page_size,
             bigrams,
@@ -90,6 +91,8 @@ impl Cache {
             device_slots,
             engine_owns_slots,
             host_slots,
+            parts,
+            checkpoints_per_path: 0,
             eviction,
             layout: layout.parse().or_raise(py)?,
             memory: SlabOptions { shared, prefault_threads, node },
@@ -109,19 +112,20 @@ impl Cache {
     }
 
     #[pyo3(signature = (memory, keep, device_slots, gpu))]
+    #[allow(clippy::needless_pass_by_value, reason = "from a Python list")]
     fn attach(
         &mut self,
         py: Python<'_>,
         memory: MemoryArgument,
         keep: Py<PyAny>,
-        device_slots: u32,
+        device_slots: Vec<u32>,
         gpu: Option<i32>,
     ) -> PyResult<()> {
         let device = pools::device(memory);
         self.core(py)?.on_gpu(gpu);
         // SAFETY: `keep` holds the tensors whose addresses `device` names until they are detached.
         #[allow(unsafe_code)]
-        unsafe { self.core(py)?.attach(&device, device_slots) }.or_raise(py)?;
+        unsafe { self.core(py)?.attach(&device, &device_slots) }.or_raise(py)?;
         self.keep = Some(keep);
         Ok(())
     }

@@ -52,6 +52,8 @@ pub fn config(shape: Shape) -> Config {
         device_slots: shape.device,
         engine_owns_slots: false,
         host_slots: shape.host,
+        parts: Vec::new(),
+        checkpoints_per_path: 0,
         eviction: "lru".into(),
         layout: shape.layout,
         memory: SlabOptions::default(),

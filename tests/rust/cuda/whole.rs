@@ -32,6 +32,8 @@ fn config(layout: LayoutKind) -> Config {
         engine_owns_slots: false,
         eviction: "lru".to_owned(),
         host_slots: SLOTS,
+        parts: Vec::new(),
+        checkpoints_per_path: 0,
         layout,
         memory: SlabOptions::default(),
         gpu: Some(0),
@@ -141,7 +143,7 @@ pub fn there_and_back(layout: LayoutKind, alive: fn() -> usize) {
     assert_eq!(alive(), 0, "a detached cache holds on to the device");
     drop(memory);
     // SAFETY: as above.
-    unsafe { cache.attach(&other.device(), SLOTS) }.unwrap();
+    unsafe { cache.attach(&other.device(), &[SLOTS]) }.unwrap();
     bring_back(&mut cache, &tokens, &mut other);
     drop(cache);
     assert_eq!(alive(), 0, "something was left behind");

@@ -10,12 +10,17 @@
 mod backup;
 mod detach;
 mod evict;
+mod give;
 mod insert;
 mod load;
 mod match_prefix;
+mod parts;
 mod poll;
 mod prefetch;
+mod raise;
 mod release;
+mod view;
 
-pub use insert::Inserted;
+pub use insert::{GivenPart, Inserted};
 pub use load::Loaded;
+pub use view::HitView;

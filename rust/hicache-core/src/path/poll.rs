@@ -99,7 +99,8 @@ impl HiCache {
     fn graft(&mut self, id: HitId, at: u32, mut slots: Vec<Slot>, arrived: usize) {
         let late = slots.split_off(arrived);
         self.host.give_back(&late);
-        let Ok(place) = self.find_again(id) else { return };
+        let Ok(found) = self.find_again(id) else { return };
+        let place = found.place;
         let on_host = self.tree.resident_depth(place, Tier::Host);
         // Others may have brought some of these pages meanwhile, or those before them may have gone.
         let useless = if on_host < at { slots.len() } else { slots.len().min((on_host - at) as usize) };

@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::flights::{Batch, What};
 use crate::hash;
 use crate::hit::{Fetch, Keys};
-use crate::ids::{HitId, Tier};
+use crate::ids::{HitId, HostSlot, Tier};
 use crate::tree::Hold;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -29,7 +29,7 @@ impl HiCache {
         if hit.fetch.is_some() || !self.storage || self.host.capacity() == 0 {
             return Ok(false);
         }
-        let place = self.find_again(id)?;
+        let place = self.find_again(id)?.place;
         // What comes is hung below pages that are on the host themselves.
         if self.tree.resident_depth(place, Tier::Host) < place.depth {
             self.back_up_path(place);
@@ -74,7 +74,8 @@ impl HiCache {
 
     /// The store answered: reads as many of the leading pages as the host has room for.
     pub(crate) fn read_present(&mut self, id: HitId, present: usize) {
-        let Ok(place) = self.find_again(id) else { return };
+        let Ok(found) = self.find_again(id) else { return };
+        let place = found.place;
         // The path that the pages are hung below must not go to make room for them.
         let on_host = self.tree.resident_depth(place, Tier::Host);
         let pin = self.tree.pin(self.tree.ancestor(place, on_host), Hold::Host);
@@ -94,7 +95,8 @@ impl HiCache {
         for (keys, slots) in asked.chunks(BATCH_PAGES).zip(slots.chunks(BATCH_PAGES)) {
             let (keys, slots) = (keys[..slots.len()].to_vec(), slots.to_vec());
             let (batch, cancel) = (self.flights.next_batch(), Arc::clone(&fetch.cancel));
-            self.commands.push(Command::Read { id: batch, keys, slots: slots.clone(), cancel });
+            let to = slots.iter().copied().map(HostSlot::full).collect();
+            self.commands.push(Command::Read { id: batch, keys, slots: to, cancel });
             #[expect(clippy::cast_possible_truncation, reason = "at most BATCH_PAGES")]
             let next = at + slots.len() as u32;
             let what = What::Read { hit: id, attempt: fetch.attempt, at, slots };

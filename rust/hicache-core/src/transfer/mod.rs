@@ -8,8 +8,8 @@
 //! | `cpu/` | the copier for memory that the CPU reaches |
 //! | `cuda/` | the copier for a GPU, under the cargo feature `cuda` |
 //!
-//! Jobs of one direction are carried out in the order of their tickets, layer by layer. Slots of an
-//! unfinished job belong to it. On error: a copy within this process's memory can't fail; a wait that
+//! Jobs of one direction are carried out in the order of their tickets, layer by layer in the order of the model's
+//! layers, whichever space their slots are of. Slots of an unfinished job belong to it. On error: a copy within this process's memory can't fail; a wait that
 //! outlasts its deadline says so.
 
 pub mod cpu;
@@ -34,6 +34,10 @@ pub enum Direction {
     Out = 1,
 }
 
+/// Pages as (device slot, host slot), a list for each space of slots in the order of spaces: 0 is the cache's own,
+/// the others are its parts'. Spaces at the end that have none may be left out.
+pub type SpacePages = Vec<Vec<(Slot, Slot)>>;
+
 /// One job: pages to copy, each from and to a slot.
 #[derive(Clone, Debug)]
 pub struct CopyJob {
@@ -41,8 +45,20 @@ pub struct CopyJob {
     pub ticket: u64,
     /// Which way.
     pub direction: Direction,
-    /// Pages as (device slot, host slot).
-    pub pages: Vec<(Slot, Slot)>,
+    /// Pages as (device slot, host slot), a list for each space.
+    pub pages: SpacePages,
+}
+
+impl CopyJob {
+    /// Of a ticket and its pages.
+    pub const fn of(ticket: u64, direction: Direction, pages: SpacePages) -> Self {
+        Self { ticket, direction, pages }
+    }
+
+    /// A space's pages: none where the list was left out.
+    pub fn space(&self, space: u32) -> &[(Slot, Slot)] {
+        self.pages.get(space as usize).map_or(&[], Vec::as_slice)
+    }
 }
 
 /// Makes a device's stream wait for layer `.1` of load `.0` and of all loads before it; the stream as its copier

@@ -11,6 +11,7 @@ use super::engine::{Engine, Settings, Stream};
 use super::ffi::Page;
 use super::parts::{Parts, set_of};
 use crate::error::Error;
+use crate::ids::Slot;
 use crate::transfer::plan::Plan;
 use crate::transfer::{Copier, CopyJob, Direction, Progress, WaitOnStream};
 use std::any::Any;
@@ -79,7 +80,7 @@ impl CudaCopier {
             // SAFETY: the caller's promise; the engine is dropped before `_memory`.
             unsafe { engine.register(region.base, &region.pieces) }?;
         }
-        let parts = Parts::new(&engine, plan, settings.layers)?;
+        let parts = Parts::new(&engine, plan, pinned, settings.layers)?;
         let shared = Arc::new(Shared {
             engine: Mutex::new(Some(engine)),
             parts,
@@ -203,7 +204,8 @@ impl Shared {
         if let Some(fault) = locked(&self.fault).clone() {
             return Err(fault);
         }
-        let pages: Vec<Page> = job.pages.into_iter().map(Page::from).collect();
+        let of_space = |pages: Vec<(Slot, Slot)>| pages.into_iter().map(Page::from).collect();
+        let pages: Vec<Vec<Page>> = job.pages.into_iter().map(of_space).collect();
         let mut engine = self.engine();
         let Some(engine) = engine.as_mut() else { return Err(CudaError::Argument("copier")) };
         // SAFETY: `CudaCopier::new` passes the promise on to its caller.

@@ -1,0 +1,269 @@
+//! A cache with windows and states over doubles, and an engine that computes stamps of all of them.
+
+use super::memory::stamp;
+use super::spaces::{Drip, Spaces};
+use super::store::FaultStore;
+use hicache_core::executor::Executor;
+use hicache_core::hash::Namespace;
+use hicache_core::host::{LayoutKind, SlabOptions};
+use hicache_core::identity::Fingerprint;
+use hicache_core::ids::{Cursor, HitId, NO_SLOT, Slot, Tier};
+use hicache_core::page::{PageSize, Tokens};
+use hicache_core::pool::{Needs, Plane, PoolSpec, Rows, SlotsOf};
+use hicache_core::storage::{Store, Workers};
+use hicache_core::transfer::cpu::CpuOptions;
+use hicache_core::tree::Component;
+use hicache_core::{Config, HiCache, HitView, PartSlots, assemble};
+use std::sync::Arc;
+
+/// What a model needs besides all pages.
+pub const WINDOW: Needs = Needs::Window { tokens: 4 };
+pub const STATE: Needs = Needs::Last;
+
+/// What differs between tests. Parts: what is needed of each, and its slots on device and host.
+#[derive(Clone, Debug)]
+pub struct Shape {
+    pub page: u32,
+    pub device: u32,
+    pub host: u32,
+    pub parts: Vec<(Needs, u32, u32)>,
+    pub cap: usize,
+    pub deadline: f64,
+    pub layout: LayoutKind,
+}
+
+impl Shape {
+    pub fn of(parts: &[(Needs, u32, u32)]) -> Self {
+        let (layout, parts) = (LayoutKind::PageUnified, parts.to_vec());
+        Self { page: 2, device: 32, host: 64, parts, cap: 0, deadline: 10.0, layout }
+    }
+}
+
+/// Each part has a pool that follows it, of another size.
+pub fn pools(shape: &Shape) -> Vec<PoolSpec> {
+    let plane = |layer, role, bytes| Plane { layer, role, bytes_per_token: bytes };
+    let mut pools = vec![PoolSpec::new("kv", vec![plane(0, 0, 8), plane(0, 1, 4), plane(3, 0, 8)]).unwrap()];
+    for (at, &(needs, ..)) in shape.parts.iter().enumerate() {
+        let (name, layer) = (format!("part{at}"), u32::try_from(at).unwrap() + 1);
+        let rows = if needs == Needs::Last { Rows::Page } else { Rows::Token };
+        let own = PoolSpec::new(&name, vec![plane(layer, 0, 12), plane(layer, 1, 4)]).unwrap();
+        let with = PoolSpec::new(&format!("{name}'s"), vec![plane(layer, 0, 6)]).unwrap();
+        pools.push(own.with(rows, SlotsOf::Own, needs));
+        pools.push(with.with(Rows::Page, SlotsOf::Pool(name), needs));
+    }
+    pools
+}
+
+pub fn config(shape: &Shape) -> Config {
+    let (page_size, pools) = (PageSize::new(shape.page).unwrap(), pools(shape));
+    let parts = shape.parts.iter().map(|&(_, device, host)| PartSlots { device, host });
+    Config {
+        identity: Fingerprint::of(&[], page_size, &pools),
+        page_size,
+        bigrams: false,
+        pools,
+        device_slots: shape.device,
+        engine_owns_slots: false,
+        host_slots: shape.host,
+        parts: parts.collect(),
+        checkpoints_per_path: shape.cap,
+        eviction: "lru".into(),
+        layout: shape.layout,
+        memory: SlabOptions::default(),
+        gpu: None,
+        copies: CpuOptions::default(),
+        io_threads: 2,
+        write_queue: 16,
+        prefetch_deadline: shape.deadline,
+        store_deadline: shape.deadline,
+        prefetch_threshold: 0,
+    }
+}
+
+pub struct Mixed {
+    pub cache: HiCache,
+    pub memory: Arc<Spaces>,
+    pub drip: Drip,
+    pub components: Vec<Component>,
+    size: usize,
+}
+
+/// What of its parts an engine gives with an insert.
+#[derive(Clone, Copy, Debug)]
+pub struct Gives {
+    /// Windows of so many of the last pages.
+    pub windows: usize,
+    pub states: bool,
+}
+
+pub const ALL: Gives = Gives { windows: usize::MAX, states: true };
+
+impl Mixed {
+    pub fn new(shape: &Shape) -> Self {
+        Self::over(shape, None)
+    }
+
+    pub fn over(shape: &Shape, store: Option<&Arc<FaultStore>>) -> Self {
+        let config = config(shape);
+        let host = assemble::host_memory(&config).unwrap();
+        let memory = Arc::new(Spaces::new(&config, &host));
+        let drip = Drip::new(Arc::clone(&memory));
+        let workers = store.map(|store| {
+            let store: Arc<dyn Store> = Arc::<FaultStore>::clone(store);
+            Workers::start(&store, config.io_threads, config.write_queue).unwrap()
+        });
+        let storage = workers.is_some();
+        let components = config.components();
+        let executor = Executor::new(Box::new(drip.clone()), workers, host);
+        let cache = HiCache::new(config, executor, storage).unwrap();
+        Self { cache, memory, drip, components, size: shape.page as usize }
+    }
+
+    pub fn size(&self) -> usize {
+        self.size
+    }
+
+    pub fn find(&mut self, tokens: &[i32]) -> HitId {
+        self.find_after(tokens, None, 0.0).unwrap()
+    }
+
+    pub fn find_after(
+        &mut self,
+        tokens: &[i32],
+        after: Option<Cursor>,
+        at: f64,
+    ) -> hicache_core::Result<HitId> {
+        self.cache.match_prefix(Tokens::I32(tokens), &Namespace::default(), after, usize::MAX, at)
+    }
+
+    pub fn view(&self, hit: HitId) -> HitView {
+        self.cache.view(hit).unwrap()
+    }
+
+    pub fn books(&self) {
+        self.cache.check().unwrap();
+    }
+
+    /// All copies land, and are known to have.
+    pub fn land(&mut self) {
+        self.drip.finish_all();
+        self.cache.poll(None, 0.0).unwrap();
+        self.books();
+    }
+
+    pub fn load(&mut self, hit: HitId) -> HitView {
+        self.cache.load(&[hit], None).unwrap();
+        self.books();
+        self.view(hit)
+    }
+
+    /// What a page, or the state behind it, must be.
+    fn stamp(&self, space: u8, tokens: &[i32], page: usize) -> Vec<u8> {
+        let of = Namespace { extra_key: Some(format!("space {space}")), ..Namespace::default() };
+        stamp(&of, &tokens[..(page + 1) * self.size], self.memory.page_bytes(space))
+    }
+
+    /// Computes a loaded hit's tokens up to page `to` and inserts them in one go; false if there is no room.
+    pub fn compute(&mut self, hit: HitId, tokens: &[i32], to: usize, gives: Gives) -> bool {
+        let from = self.view(hit).device as usize;
+        let Some(slots) = self.cache.allocate(to - from).unwrap() else { return false };
+        let mut given: Vec<(usize, Vec<Option<Slot>>)> = Vec::new();
+        for (part, component) in self.components.clone().into_iter().enumerate() {
+            let (all, count) = match component {
+                Component::Swa { .. } => (to - from, gives.windows.min(to - from)),
+                Component::State => (1, usize::from(gives.states && to > from)),
+            };
+            let Some(ours) = self.cache.allocate_part(part, count).unwrap() else {
+                self.cache.free(&slots).unwrap();
+                given.iter().for_each(|(part, slots)| self.free_part(*part, slots));
+                return false;
+            };
+            let holes = std::iter::repeat_n(None, all - count);
+            given.push((part, holes.chain(ours.into_iter().map(Some)).collect()));
+        }
+        for (page, &slot) in (from..).zip(&slots) {
+            self.memory.write_device(0, slot, &self.stamp(0, tokens, page));
+        }
+        for (part, slots) in &given {
+            let space = u8::try_from(part + 1).unwrap();
+            for (page, slot) in (to - slots.len()..).zip(slots) {
+                let Some(slot) = *slot else { continue };
+                self.memory.write_device(space, slot, &self.stamp(space, tokens, page));
+            }
+        }
+        let rest = Tokens::I32(&tokens[from * self.size..to * self.size]);
+        let done = self.cache.insert_parts(hit, rest, &slots, &given).unwrap();
+        assert_eq!(done.depth as usize, to);
+        self.cache.free(&slots[..done.duplicates]).unwrap();
+        for ((part, given), kept) in given.iter().zip(&done.parts) {
+            let ours: Vec<_> = given.iter().zip(kept).map(|(slot, kept)| slot.filter(|s| s != kept)).collect();
+            assert!(given.iter().zip(kept).all(|(slot, kept)| slot.is_none() || *kept != NO_SLOT));
+            self.free_part(*part, &ours);
+        }
+        self.books();
+        true
+    }
+
+    fn free_part(&mut self, part: usize, slots: &[Option<Slot>]) {
+        let slots: Vec<Slot> = slots.iter().copied().flatten().collect();
+        self.cache.free_part(part, &slots).unwrap();
+    }
+
+    /// One request from match to release, in chunks of so many pages; copies land before it computes.
+    pub fn serve(&mut self, tokens: &[i32], chunk: usize) -> HitView {
+        let hit = self.find(tokens);
+        let found = self.load(hit);
+        self.land();
+        assert_eq!(self.wrong(hit, tokens, true), None);
+        while (self.view(hit).device as usize) < tokens.len() / self.size {
+            let to = (self.view(hit).device as usize + chunk).min(tokens.len() / self.size);
+            assert!(self.compute(hit, tokens, to, ALL), "no room");
+        }
+        self.cache.release(hit, 0).unwrap();
+        self.land();
+        found
+    }
+
+    /// What of a loaded hit isn't what it must be, if anything is. Loads must have landed. With `whole` it must also
+    /// have all that a token behind it needs.
+    pub fn wrong(&self, hit: HitId, tokens: &[i32], whole: bool) -> Option<String> {
+        let depth = self.view(hit).device;
+        let full = self.cache.hit_slots(hit).unwrap().into_iter().enumerate();
+        let mut all: Vec<(u8, usize, Slot)> = full.map(|(page, slot)| (0, page, slot)).collect();
+        for (part, slots) in self.cache.hit_parts(hit).unwrap().into_iter().enumerate() {
+            let space = u8::try_from(part + 1).unwrap();
+            let from = self.cache.tree().needs_from(part, depth) as usize;
+            let first = match self.components[part] {
+                Component::Swa { .. } => 0,
+                Component::State => depth as usize - slots.len(),
+            };
+            let there = (first..).zip(slots).filter(|(_, slot)| *slot != NO_SLOT).collect::<Vec<_>>();
+            let needed = there.iter().filter(|(page, _)| *page >= from).count();
+            if whole && needed != depth as usize - from {
+                return Some(format!("part {part}: {needed} of {} at {depth}", depth as usize - from));
+            }
+            all.extend(there.into_iter().map(|(page, slot)| (space, page, slot)));
+        }
+        let wrong = all.into_iter().find(|&(space, page, slot)| {
+            self.memory.device_page(space, slot) != self.stamp(space, tokens, page)
+        });
+        wrong.map(|(space, page, slot)| format!("page {page} of space {space} at {slot:?}"))
+    }
+
+    /// With no hit and no transfer left, everything can go and nothing is lost.
+    pub fn drained(&mut self) {
+        self.land();
+        assert_eq!((self.cache.in_flight(), self.cache.tree().pins()), (0, 0));
+        for tier in Tier::ALL {
+            for part in 0..self.components.len() {
+                self.cache.evict_part(part, tier, usize::MAX).unwrap();
+                let pool = self.cache.part_slots(part, tier).unwrap();
+                assert_eq!(pool.free(), pool.capacity(), "part {part} in {tier:?}");
+            }
+            self.cache.evict(tier, usize::MAX).unwrap();
+            assert_eq!(self.cache.slots(tier).free(), self.cache.slots(tier).capacity(), "{tier:?}");
+            self.books();
+        }
+        assert_eq!(self.cache.tree().nodes(), 0);
+    }
+}
