@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 from hicache import _hicache
 from hicache.config import seconds
 from hicache.errors import ArgumentError
-from hicache.pools import Pool, device_slots, gpu
+from hicache.pools import Pool, gpu
 from hicache.pools import memory as memory_of
+from hicache.spaces import device_slots
 from hicache.stream import Stream
 
 
@@ -71,7 +72,8 @@ class Attaching:
 
 
 def attachable(declared: Sequence[Pool], pools: Sequence[Pool], page_size: int) -> list[int]:
-    """Device slots, by space, of tensors that are declared as others were; `ArgumentError` names the pool that isn't."""
+    """Device slots, by space, of tensors that are declared as others were; `ArgumentError` names the pool
+    that isn't."""
     slots = device_slots(pools, page_size)
     if [pool.name for pool in pools] != [pool.name for pool in declared]:
         raise ArgumentError(f"pools: need {', '.join(pool.name for pool in declared)}, in this order")

@@ -13,8 +13,9 @@ from hicache import _hicache
 from hicache.config import Host, expect, policy, store_url, whole_number
 from hicache.errors import ArgumentError
 from hicache.identity import ModelIdentity
-from hicache.pools import Pool, device_slots, gpu, spaces
+from hicache.pools import Pool, gpu
 from hicache.pools import memory as pool_memory
+from hicache.spaces import device_slots, spaces
 
 #: Tokens of a page: far more than any engine takes, and products with it stay far below 64 bits.
 MOST_PAGE_SIZE = 2**20

@@ -113,8 +113,8 @@ class Host:
         return groups
 
     def spaces(self, page_size: int, page_bytes: Sequence[int], device_slots: Sequence[int]) -> list[int]:
-        """Pages of each space of slots, which share the memory as they share the device's: all have as many on the
-        host for one on the device. `page_bytes` and `device_slots` are by space too."""
+        """Pages of each space of slots, which share the memory as they share the device's: all have as
+        many on the host for one on the device. `page_bytes` and `device_slots` are by space too."""
         own = device_slots[0]
         device = sum(size * slots for size, slots in zip(page_bytes, device_slots, strict=True))
         first = self.slots(page_size, -(-device // own), own)
@@ -123,7 +123,8 @@ class Host:
     def memory(
         self, page_size: int, page_bytes: Sequence[int], device_slots: Sequence[int]
     ) -> tuple[list[int], str, bool, int, int | None]:
-        """Slots of each space, layout, shared, threads that touch it beforehand, node: as the binding takes them."""
+        """Slots of each space, layout, shared, threads that touch it beforehand, node: as the binding takes
+        them."""
         if self.layout not in LAYOUTS:
             raise ArgumentError(f"layout: unknown layout {self.layout!r}: use {' or '.join(LAYOUTS)}")
         shared, prefault = flag("host shared", self.shared), flag("host prefault", self.prefault)

@@ -229,36 +229,6 @@ def gpu(pools: Sequence[Pool]) -> int | None:
     return None if found.type == "cpu" else int(found.index or 0)
 
 
-def spaces(pools: Sequence[Pool]) -> list[list[Pool]]:
-    """Pools by whose slots they use: those with the first one's, then those of each pool with slots of its own."""
-    owners = [pools[0], *(pool for pool in pools[1:] if pool.follows == pool.name)]
-    found: list[list[Pool]] = [[owner] for owner in owners]
-    names = {owner.name: at for at, owner in enumerate(owners)}
-    for pool in pools:
-        if not any(pool is owner for owner in owners):
-            found[names.get(pool.follows or "", 0)].append(pool)
-    return found
-
-
-def device_slots(pools: Sequence[Pool], page_size: int) -> list[int]:
-    """Pages there is room for in each space of slots: all of its pools need the same number."""
-    if not isinstance(pools, Sequence) or not all(isinstance(pool, Pool) for pool in pools):
-        raise ArgumentError(f"pools: need a list of pools, as hicache.pools makes them, got {pools!r}")
-    if not pools:
-        raise ArgumentError("pools: a cache needs at least one pool")
-    return [_slots_of(space, page_size) for space in spaces(pools)]
-
-
-def _slots_of(space: Sequence[Pool], page_size: int) -> int:
-    slots = {pool.name: pool.slots(page_size) for pool in space}
-    if len(set(slots.values())) > 1:
-        raise ArgumentError(f"pools: all need the same number of pages, got {slots}")
-    first = space[0]
-    if slots[first.name] < 1:
-        raise ArgumentError(f"pools: no room for a page of {page_size} tokens in {first.rows} rows of {first.name}")
-    return slots[first.name]
-
-
 def memory(pools: Sequence[Pool]) -> list[list[tuple[int, int]]] | None:
     """The tensors of all pools, as the binding takes them; None if all are only declared."""
     if all(pool.tensors is None for pool in pools):

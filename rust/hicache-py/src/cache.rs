@@ -4,6 +4,7 @@
 //! without a copy. Hits are numbers. Nothing is decided here.
 
 use crate::errors::{OrRaise, raise};
+use crate::landing::{self, Counts, counts};
 use crate::load::{Load, seconds};
 use crate::place::Place;
 use crate::pools::{self, CopiesArgument, HostArgument, MemoryArgument, PoolArgument};
@@ -16,14 +17,11 @@ use hicache_core::identity::Fingerprint;
 use hicache_core::ids::{HitId, Tier};
 use hicache_core::page::PageSize;
 use hicache_core::transfer::Direction;
-use hicache_core::{Config, Error, HiCache, Ready};
+use hicache_core::{Config, Error, HiCache};
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyDict};
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
-
-/// Backups, loads, stores, prefetches, strays.
-type Counts = (usize, usize, usize, usize, usize);
 
 #[pyclass(module = "hicache._hicache")]
 pub struct Cache {
@@ -242,13 +240,7 @@ impl Cache {
 
     #[pyo3(signature = (limits, at))]
     fn poll(&mut self, py: Python<'_>, limits: Option<Counts>, at: f64) -> PyResult<Counts> {
-        let limits = limits.map(|(backups, loads, stores, prefetches, strays)| Ready {
-            backups,
-            loads,
-            stores,
-            prefetches,
-            strays,
-        });
+        let limits = limits.map(landing::limits);
         Ok(counts(self.core(py)?.poll(limits, at).or_raise(py)?))
     }
 
@@ -296,8 +288,4 @@ impl Cache {
         }
         Err(raise(py, &Error::Forked))
     }
-}
-
-fn counts(ready: Ready) -> Counts {
-    (ready.backups, ready.loads, ready.stores, ready.prefetches, ready.strays)
 }

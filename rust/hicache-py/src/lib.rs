@@ -18,6 +18,7 @@
 mod cache;
 mod cuda;
 mod errors;
+mod landing;
 mod load;
 mod place;
 mod pools;
