@@ -6,6 +6,8 @@
 mod common;
 #[path = "cuda/geometry.rs"]
 mod geometry;
+#[path = "cuda/spaces.rs"]
+mod spaces;
 #[path = "cuda/whole.rs"]
 mod whole;
 

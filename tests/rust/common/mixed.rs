@@ -1,7 +1,7 @@
 //! A cache with windows and states over doubles, and an engine that computes stamps of all of them.
 
+use super::drip::{Drip, Spaces};
 use super::memory::stamp;
-use super::spaces::{Drip, Spaces};
 use super::store::FaultStore;
 use hicache_core::executor::Executor;
 use hicache_core::hash::Namespace;
@@ -140,6 +140,14 @@ impl Mixed {
         self.cache.view(hit).unwrap()
     }
 
+    /// What a match would find usable on the device, and anywhere.
+    pub fn usable(&mut self, tokens: &[i32]) -> (u32, u32) {
+        let hit = self.find(tokens);
+        let view = self.view(hit);
+        self.cache.release(hit, 0).unwrap();
+        (view.device, view.usable)
+    }
+
     pub fn books(&self) {
         self.cache.check().unwrap();
     }
@@ -164,14 +172,14 @@ impl Mixed {
     }
 
     /// Computes a loaded hit's tokens up to page `to` and inserts them in one go; false if there is no room.
-    pub fn compute(&mut self, hit: HitId, tokens: &[i32], to: usize, gives: Gives) -> bool {
+    pub fn compute(&mut self, hit: HitId, tokens: &[i32], to: usize, what: Gives) -> bool {
         let from = self.view(hit).device as usize;
         let Some(slots) = self.cache.allocate(to - from).unwrap() else { return false };
         let mut given: Vec<(usize, Vec<Option<Slot>>)> = Vec::new();
         for (part, component) in self.components.clone().into_iter().enumerate() {
             let (all, count) = match component {
-                Component::Swa { .. } => (to - from, gives.windows.min(to - from)),
-                Component::State => (1, usize::from(gives.states && to > from)),
+                Component::Swa { .. } => (to - from, what.windows.min(to - from)),
+                Component::State => (1, usize::from(what.states && to > from)),
             };
             let Some(ours) = self.cache.allocate_part(part, count).unwrap() else {
                 self.cache.free(&slots).unwrap();
@@ -186,7 +194,7 @@ impl Mixed {
         }
         for (part, slots) in &given {
             let space = u8::try_from(part + 1).unwrap();
-            for (page, slot) in (to - slots.len()..).zip(slots) {
+            for (page, slot) in (to.saturating_sub(slots.len())..).zip(slots) {
                 let Some(slot) = *slot else { continue };
                 self.memory.write_device(space, slot, &self.stamp(space, tokens, page));
             }
@@ -196,7 +204,8 @@ impl Mixed {
         assert_eq!(done.depth as usize, to);
         self.cache.free(&slots[..done.duplicates]).unwrap();
         for ((part, given), kept) in given.iter().zip(&done.parts) {
-            let ours: Vec<_> = given.iter().zip(kept).map(|(slot, kept)| slot.filter(|s| s != kept)).collect();
+            let ours: Vec<_> =
+                given.iter().zip(kept).map(|(slot, kept)| slot.filter(|s| s != kept)).collect();
             assert!(given.iter().zip(kept).all(|(slot, kept)| slot.is_none() || *kept != NO_SLOT));
             self.free_part(*part, &ours);
         }
