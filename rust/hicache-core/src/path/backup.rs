@@ -64,6 +64,8 @@ impl HiCache {
             copies.push(missing.slots.into_iter().zip(slots).collect());
         }
         let device = self.tree.move_pin(device, end);
+        // Under the name that it has now: a pin splits the edge that it ends on.
+        let end = self.tree.pinned(&device);
         let host = self.tree.pin(end, Hold::Host);
         let store = if self.storage {
             self.tree.digests(end, pages).into_iter().zip(slots.iter().copied()).collect()
