@@ -85,3 +85,18 @@ def test_random_schedules(kinds: str, seed: int) -> None:
         stack.check_books()
     print(f"\ntokens that were not computed: {dict(storm.given)}")
     assert sum(storm.given.values()) > 0
+
+
+@pytest.mark.parametrize("host", [None, 1.0])
+@pytest.mark.parametrize(("window", "chunk_tokens"), [(10, 3), (10, 2), (6, 5), (1, 7), (5, 40)])
+def test_a_request_alone_in_pools_of_just_its_needs(
+    window: int, chunk_tokens: int, host: float | None
+) -> None:
+    """Behind hits too, whose windows and checkpoints are held: nobody else could give it room."""
+    model, prompt = hybrid("SWF", window=window), some_tokens(43).tolist()
+    needs = Needs(pools_for(model, 60, 4, 60, 60), window, chunk_tokens).of(55)
+    sizes = (20, needs["window"], needs["state"])
+    with Stack(model, sizes=sizes, host=host, chunk_tokens=chunk_tokens) as stack:
+        given = [stack.ask(prompt[:length], 12 if length == 43 else 1) for length in (25, 43, 25, 38, 43)]
+        assert sum(result.device_tokens + result.host_tokens for result in given) > 0
+        stack.check_books()
