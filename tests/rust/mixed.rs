@@ -202,7 +202,7 @@ fn without_room_a_hit_ends_where_it_misses_nothing() {
 fn hits_of_a_batch_do_not_evict_each_other() {
     let mut rig = Mixed::new(&Shape { device: 8, ..Shape::of(&[(STATE, 2, 16), (WINDOW, 6, 16)]) });
     let prompts = [pages(0..3), pages(100..103), pages(200..203)];
-    prompts.iter().for_each(|prompt| drop(rig.serve(prompt, 3)));
+    prompts.iter().for_each(|prompt| _ = rig.serve(prompt, 3));
     rig.cache.evict(Tier::Device, usize::MAX).unwrap();
     let hits: Vec<HitId> = prompts.iter().map(|prompt| rig.find(prompt)).collect();
     assert!(hits.iter().all(|&hit| rig.view(hit).usable == 3));
@@ -219,7 +219,7 @@ fn hits_of_a_batch_do_not_evict_each_other() {
     for (&hit, tokens) in hits.iter().zip(&prompts) {
         assert_eq!(rig.wrong(hit, tokens, true), None);
     }
-    hits.into_iter().for_each(|hit| drop(rig.cache.release(hit, 0).unwrap()));
+    hits.into_iter().for_each(|hit| _ = rig.cache.release(hit, 0).unwrap());
     rig.drained();
 }
 
@@ -249,6 +249,30 @@ fn a_part_without_room_on_the_host_is_tried_again() {
     assert_eq!(rig.wrong(hit, &two, true), None);
     rig.cache.release(hit, 0).unwrap();
     rig.drained();
+}
+
+/// Where the host has room for some of the pages only, what is backed up ends inside of what was inserted.
+#[test]
+fn a_backup_may_end_inside_of_what_was_inserted() {
+    for (host, backed_up) in [(3, 3), (5, 5), (6, 6)] {
+        let mut rig = Mixed::new(&Shape { host, ..Shape::of(&BOTH) });
+        let (tokens, deeper) = (pages(0..6), pages(0..9));
+        let hit = rig.find(&tokens);
+        rig.load(hit);
+        assert!(rig.compute(hit, &tokens, 6, ALL));
+        assert_eq!(rig.cache.stats().backed_up_pages, backed_up);
+        rig.cache.release(hit, 0).unwrap();
+        let hit = rig.find(&deeper);
+        rig.load(hit);
+        assert!(rig.compute(hit, &deeper, 9, ALL));
+        rig.land();
+        rig.cache.release(hit, 0).unwrap();
+        rig.cache.evict(Tier::Device, usize::MAX).unwrap();
+        rig.books();
+        let usable = if host == 6 { 6 } else { 0 };
+        assert_eq!(rig.usable(&deeper), (0, usable), "there is no state before 6");
+        rig.drained();
+    }
 }
 
 /// A copier that is one slot off, in any space and either way, is noticed.

@@ -70,9 +70,6 @@ impl HiCache {
         if config.engine_owns_slots && !config.parts.is_empty() {
             return argument("slots", "slots of windows and states are the cache's: it must own all of them");
         }
-        if storage && !config.parts.is_empty() {
-            return argument("storage", "windows and states are not stored yet");
-        }
         if storage && config.host_slots == 0 {
             return argument("host", "storage needs a host tier: pages pass through it");
         }

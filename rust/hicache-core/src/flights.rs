@@ -5,7 +5,7 @@
 //! it, and keeps what it owns until it lands after all.
 
 use crate::hash::Digest;
-use crate::ids::{HitId, Slot};
+use crate::ids::{HitId, HostSlot, Slot};
 use crate::storage::Outcome;
 use crate::tree::PinId;
 use std::collections::VecDeque;
@@ -19,7 +19,7 @@ pub(crate) struct Copy {
     /// Holds the host's pages.
     pub host: PinId,
     /// Of a backup: what to store when it has landed.
-    pub store: Vec<(Digest, Slot)>,
+    pub store: Vec<(Digest, HostSlot)>,
 }
 
 /// A batch of storage work.
@@ -39,6 +39,8 @@ pub(crate) enum What {
     Exists { hit: HitId, attempt: u64 },
     /// Pages being read into slots, from page `at` of the hit's path on.
     Read { hit: HitId, attempt: u64, at: u32, slots: Vec<Slot> },
+    /// What parts have of pages (counted from 0 at the root) being read into slots.
+    ReadParts { hit: HitId, attempt: u64, reads: Vec<(u32, HostSlot)> },
 }
 
 /// How many leading transfers of each kind have ended.
@@ -111,6 +113,7 @@ impl Flights {
         let reads = self.prefetches.iter().chain(&self.strays);
         let slots = reads.map(|batch| match &batch.what {
             What::Read { slots, .. } if space == 0 => slots.len(),
+            What::ReadParts { reads, .. } => reads.iter().filter(|(_, to)| to.space == space).count(),
             _ => 0,
         });
         slots.sum()

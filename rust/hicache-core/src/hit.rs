@@ -61,8 +61,21 @@ pub(crate) struct Fetch {
     pub cancel: Arc<AtomicBool>,
     /// Pages before those that were asked for.
     pub at: u32,
+    /// With parts: what was asked for, in order, as long as it isn't answered.
+    pub asked: Vec<Asked>,
+    /// With parts: pages that were usable when it was asked, and those that will be if all of it comes.
+    pub usable: Range<u32>,
     /// Batches that have not been applied yet.
     pub open: usize,
+}
+
+/// What a store was asked for: a page, or what a part has of one. In order of space, then page.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asked {
+    pub space: u8,
+    /// Counted from 0 at the root.
+    pub page: u32,
+    pub key: Digest,
 }
 
 impl Hit {

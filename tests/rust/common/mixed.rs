@@ -15,6 +15,7 @@ use hicache_core::transfer::cpu::CpuOptions;
 use hicache_core::tree::Component;
 use hicache_core::{Config, HiCache, HitView, PartSlots, assemble};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// What a model needs besides all pages.
 pub const WINDOW: Needs = Needs::Window { tokens: 4 };
@@ -159,6 +160,32 @@ impl Mixed {
         self.books();
     }
 
+    /// Polls until `done`; a test that waits in vain fails.
+    pub fn until(&mut self, what: &str, mut done: impl FnMut(&mut Self) -> bool) {
+        let end = Instant::now() + Duration::from_secs(10);
+        loop {
+            self.land();
+            if done(self) {
+                return;
+            }
+            assert!(Instant::now() < end, "waited in vain: {what}");
+            std::thread::sleep(Duration::from_micros(100));
+        }
+    }
+
+    /// Until nothing is under way.
+    pub fn settle(&mut self) {
+        self.until("all transfers", |rig| rig.cache.in_flight() == 0);
+    }
+
+    /// Match and prefetch, until the wait is over.
+    pub fn fetch(&mut self, tokens: &[i32]) -> HitId {
+        let hit = self.find(tokens);
+        self.cache.prefetch(hit).unwrap();
+        self.until("the prefetch", |rig| !rig.view(hit).waiting);
+        hit
+    }
+
     pub fn load(&mut self, hit: HitId) -> HitView {
         self.cache.load(&[hit], None).unwrap();
         self.books();
@@ -261,7 +288,7 @@ impl Mixed {
 
     /// With no hit and no transfer left, everything can go and nothing is lost.
     pub fn drained(&mut self) {
-        self.land();
+        self.settle();
         assert_eq!((self.cache.in_flight(), self.cache.tree().pins()), (0, 0));
         for tier in Tier::ALL {
             for part in 0..self.components.len() {

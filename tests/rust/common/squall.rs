@@ -3,9 +3,16 @@
 
 use super::Seeded;
 use super::mixed::{Gives, Mixed, Shape};
+use super::store::{Fault, FaultStore};
 use hicache_core::Ready;
+use hicache_core::hash::{chain, of_part};
 use hicache_core::ids::{Cursor, HitId, Slot, Tier};
+use hicache_core::page::{PageSize, Tokens};
+use hicache_core::storage::Outcome;
 use hicache_core::transfer::Direction;
+use hicache_core::tree::Component;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 struct Request {
     hit: HitId,
@@ -17,6 +24,9 @@ struct Request {
 
 pub struct Squall {
     pub rig: Mixed,
+    pub store: Option<Arc<FaultStore>>,
+    /// Whether time passes, and with it deadlines.
+    pub late: bool,
     random: Seeded,
     live: Vec<Request>,
     cursors: Vec<(Cursor, Vec<i32>)>,
@@ -32,10 +42,25 @@ pub struct Squall {
 }
 
 impl Squall {
-    pub fn new(rig: Mixed, seed: u64) -> Self {
+    pub fn new(shape: &Shape, seed: u64) -> Self {
+        Self::of(Mixed::new(shape), None, seed)
+    }
+
+    /// Over a store whose calls wait for the test; of so many calls one fails, 0: none.
+    pub fn over(shape: &Shape, store: &Arc<FaultStore>, seed: u64, faulty: u64) -> Self {
+        store.plan(move |_, call| {
+            let fails = faulty > 0 && super::mix(seed ^ call as u64).is_multiple_of(faulty);
+            if fails { Fault::Answer(Outcome::Failed) } else { Fault::Gated }
+        });
+        Self::of(Mixed::over(shape, Some(store)), Some(Arc::clone(store)), seed)
+    }
+
+    fn of(rig: Mixed, store: Option<Arc<FaultStore>>, seed: u64) -> Self {
         let out = vec![Vec::new(); rig.components.len() + 1];
         Self {
             rig,
+            store,
+            late: false,
             random: Seeded(seed),
             live: Vec::new(),
             cursors: Vec::new(),
@@ -48,16 +73,18 @@ impl Squall {
     }
 
     pub fn step(&mut self) {
-        match self.random.below(16) {
+        match self.random.below(20) {
             0 | 1 => self.arrive(),
             2 => self.continue_one(),
-            3 => self.prefetch(),
-            4 | 5 => self.load(),
-            6..=8 => self.compute(),
-            9 => self.release(),
-            10 => self.squeeze(),
-            11 => self.back_up(),
-            12 | 13 => {
+            3 | 4 => self.prefetch(),
+            5 | 6 => self.load(),
+            7..=9 => self.compute(),
+            10 => self.release(),
+            11 => self.squeeze(),
+            12 => self.back_up(),
+            16..=18 => self.store_calls(),
+            13 if self.late => self.at += 1.0,
+            13..=15 => {
                 let steps = self.random.below(12);
                 (0..steps).for_each(|_| _ = self.rig.drip.step(&mut self.random));
             }
@@ -108,14 +135,23 @@ impl Squall {
     }
 
     fn prefetch(&mut self) {
-        if let Some(at) = self.pick(false) {
-            self.rig.cache.prefetch(self.live[at].hit).unwrap();
+        let Some(at) = self.pick(false) else { return };
+        self.rig.cache.prefetch(self.live[at].hit).unwrap();
+        // Often nothing else happens meanwhile, else it would hardly ever come to its end.
+        for _ in 0..self.random.below(30) {
+            self.store_calls();
+            self.rig.cache.poll(None, self.at).unwrap();
+            self.rig.books();
         }
     }
 
     /// One hit or several. Each gets what is usable anywhere, or what is usable on the device as it is.
     fn load(&mut self) {
         let Some(at) = self.pick(false) else { return };
+        // Mostly when its prefetch has been decided.
+        if self.rig.view(self.live[at].hit).waiting && self.random.below(8) > 0 {
+            return;
+        }
         let mut batch = vec![at];
         if self.random.below(3) == 0 {
             batch.extend((0..self.live.len()).filter(|&other| other != at && !self.live[other].loaded));
@@ -198,6 +234,11 @@ impl Squall {
         }
     }
 
+    fn store_calls(&mut self) {
+        let Some(store) = &self.store else { return };
+        (0..9).for_each(|_| _ = store.pass(self.random.below(3)));
+    }
+
     fn poll(&mut self) {
         let limits = (self.random.below(3) > 0).then(|| Ready {
             backups: self.random.below(3),
@@ -225,6 +266,59 @@ impl Squall {
         }
         self.give_back();
         self.rig.land();
+        let end = Instant::now() + Duration::from_secs(20);
+        while self.rig.cache.in_flight() > 0 {
+            assert!(Instant::now() < end, "something never lands");
+            if let Some(store) = &self.store {
+                store.pass(self.random.below(4));
+                store.pass(0);
+            }
+            self.rig.land();
+        }
+        if let Some(store) = &self.store {
+            store.plan(|_, _| Fault::None);
+        }
+    }
+
+    /// How much of a path is usable with what the store has, straight from the definition.
+    fn stored(&self, store: &FaultStore, tokens: &[i32]) -> usize {
+        let size = PageSize::new(u32::try_from(self.rig.size()).unwrap()).unwrap();
+        let keys = chain(None, Tokens::I32(tokens), size);
+        let names = self.rig.cache.part_names();
+        let agrees = |depth: usize| {
+            let full = keys[..depth].iter().all(|key| store.page(key).is_some());
+            full && self.rig.components.iter().zip(&names).all(|(component, name)| {
+                let from = match component {
+                    Component::Swa { window } => depth.saturating_sub(*window as usize),
+                    Component::State => depth - 1,
+                };
+                keys[from..depth].iter().all(|key| store.page(&of_part(key, name)).is_some())
+            })
+        };
+        (1..=keys.len()).rev().find(|&depth| agrees(depth)).unwrap_or(0)
+    }
+
+    /// A new cache over the same store: what it has is what a request gets, right to the byte. Returns how many
+    /// paths were usable.
+    pub fn readable(&self, shape: &Shape) -> usize {
+        let Some(store) = &self.store else { return 0 };
+        let parts = shape.parts.iter().map(|&(needs, ..)| (needs, 64, 64)).collect();
+        let mut fresh = Mixed::over(&Shape { device: 64, host: 64, parts, ..shape.clone() }, Some(store));
+        let mut usable = 0;
+        for tokens in &self.made {
+            let hit = fresh.fetch(tokens);
+            let expected = self.stored(store, tokens);
+            let view = fresh.load(hit);
+            fresh.land();
+            assert_eq!((view.device as usize, view.stored as usize), (expected, expected));
+            assert_eq!(fresh.wrong(hit, tokens, true), None);
+            fresh.cache.release(hit, 0).unwrap();
+            usable += usize::from(expected > 0);
+            fresh.cache.evict(Tier::Device, usize::MAX).unwrap();
+            fresh.cache.evict(Tier::Host, usize::MAX).unwrap();
+        }
+        fresh.drained();
+        usable
     }
 }
 

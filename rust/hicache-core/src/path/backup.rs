@@ -58,20 +58,24 @@ impl HiCache {
         let mut end = self.tree.ancestor(place, pages.end.min(place.depth));
         self.host.place(&slots);
         let mut copies = vec![sources.into_iter().zip(slots.iter().copied()).collect()];
+        let mut store = Vec::new();
+        if self.storage {
+            let full = slots.iter().copied().map(HostSlot::full);
+            store.extend(self.tree.digests(end, pages).into_iter().zip(full));
+        }
         for (part, (missing, slots)) in parts.into_iter().enumerate() {
             end = self.bring(part, Tier::Host, end, &missing, &slots);
+            if self.storage {
+                store.extend(
+                    self.part_keys(part, end, &missing.pages).into_iter().zip(self.in_space(part, &slots)),
+                );
+            }
             self.parts[part].stats.backed_up += slots.len() as u64;
             copies.push(missing.slots.into_iter().zip(slots).collect());
         }
         let device = self.tree.move_pin(device, end);
-        // Under the name that it has now: a pin splits the edge that it ends on.
-        let end = self.tree.pinned(&device);
-        let host = self.tree.pin(end, Hold::Host);
-        let store = if self.storage {
-            self.tree.digests(end, pages).into_iter().zip(slots.iter().copied()).collect()
-        } else {
-            Vec::new()
-        };
+        // The pin has split an edge that it ends inside of.
+        let host = self.tree.pin(self.tree.pinned(&device), Hold::Host);
         self.stats.backed_up_pages += slots.len() as u64;
         self.flights.backups_submitted += 1;
         let ticket = self.flights.backups_submitted;
@@ -109,10 +113,10 @@ impl HiCache {
     }
 
     /// A backup landed: its pages are written to storage, in batches that each hold all of them.
-    pub(crate) fn store_pages(&mut self, host: PinId, pages: &[(Digest, Slot)]) {
+    pub(crate) fn store_pages(&mut self, host: PinId, pages: &[(Digest, HostSlot)]) {
         for batch in pages.chunks(BATCH_PAGES) {
             let id = self.flights.next_batch();
-            let (keys, slots) = batch.iter().map(|&(key, slot)| (key, HostSlot::full(slot))).unzip();
+            let (keys, slots) = batch.iter().copied().unzip();
             self.commands.push(Command::Store { id, keys, slots });
             let place = self.tree.pinned(&host);
             let what = What::Store { host: self.tree.pin(place, Hold::Host) };

@@ -102,7 +102,7 @@ impl HiCache {
     /// Looks again and holds what is usable: less or more than the match found.
     fn hold(&mut self, id: HitId) -> Result<Held> {
         let found = self.find_again(id)?;
-        let place = found.place;
+        let place = self.tree.ancestor(found.place, found.usable);
         let on_device = self.tree.resident_depth(place, Tier::Device);
         let on_host = self.tree.resident_depth(place, Tier::Host);
         // With the windows before them, and the checkpoints at them.

@@ -121,7 +121,8 @@ impl HiCache {
     }
 
     /// Follows a waiting hit's tokens as far as they are known now, which may be less (pages went) or
-    /// more (others brought some) than it knew. The place that is found is where the usable ones end.
+    /// more (others brought some) than it knew. It is held where what is usable of them ends or, as long as a
+    /// prefetch may make more of it usable, where that does.
     pub(crate) fn find_again(&mut self, id: HitId) -> Result<Found> {
         let size = self.tree.page_size().tokens();
         let hit = self.hit(id)?;
@@ -132,8 +133,9 @@ impl HiCache {
             place = self.tree.follow(place, hit.rest.view().from(known));
         }
         let found = self.tree.found(place);
-        let usable = self.tree.ancestor(place, found.usable);
-        let (pin, also) = self.hold_softly(usable, found.resident);
+        let hoped = hit.fetch.as_ref().map_or(0, |fetch| fetch.usable.end.min(place.depth));
+        let held = self.tree.ancestor(place, found.usable.max(hoped));
+        let (pin, also) = self.hold_softly(held, found.resident);
         let hit = self.hit_mut(id)?;
         if whole {
             hit.matched = place.depth;
@@ -141,6 +143,6 @@ impl HiCache {
         let (pin, also) = (std::mem::replace(&mut hit.pin, pin), std::mem::replace(&mut hit.also, also));
         self.tree.unpin(pin);
         also.into_iter().for_each(|also| self.tree.unpin(also));
-        Ok(Found { place: usable, ..found })
+        Ok(found)
     }
 }

@@ -10,7 +10,9 @@
 mod backup;
 mod detach;
 mod evict;
+mod fetch;
 mod give;
+mod graft;
 mod insert;
 mod load;
 mod match_prefix;

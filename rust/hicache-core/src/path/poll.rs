@@ -70,7 +70,11 @@ impl HiCache {
             What::Exists { hit, attempt } => {
                 if self.fetches(hit, attempt) {
                     self.count_faults(&outcomes);
-                    self.read_present(hit, leading_hits(&outcomes));
+                    if self.parts.is_empty() {
+                        self.read_present(hit, leading_hits(&outcomes));
+                    } else {
+                        self.read_usable(hit, &outcomes);
+                    }
                     self.fetch_step(hit);
                 }
             }
@@ -83,6 +87,16 @@ impl HiCache {
                 } else {
                     self.stats.prefetch_dropped_pages += arrived as u64;
                     self.host.give_back(&slots);
+                }
+            }
+            What::ReadParts { hit, attempt, reads } => {
+                self.count_faults(&outcomes);
+                if self.fetches(hit, attempt) {
+                    self.graft_parts(hit, &reads, &outcomes);
+                    self.fetch_step(hit);
+                } else {
+                    self.stats.prefetch_dropped_pages += hits(&outcomes).count() as u64;
+                    self.give_reads_back(&reads);
                 }
             }
         }
@@ -121,11 +135,12 @@ impl HiCache {
         self.stats.hashed_pages += done.hashed as u64;
         debug_assert!(done.known == 0, "pages after the host's last one are not on the host");
         self.host.place(&slots);
-        let start = if hit.stored.is_empty() { on_host } else { hit.stored.start };
-        hit.stored = start..done.place.depth;
+        if self.parts.is_empty() {
+            let start = if hit.stored.is_empty() { on_host } else { hit.stored.start };
+            hit.stored = start..done.place.depth;
+        }
         self.stats.prefetched_pages += slots.len() as u64;
-        // Cannot fail: the hit is there.
-        let _ = self.find_again(id);
+        self.note_stored(id);
     }
 
     /// Whether a hit still waits for this attempt.
@@ -179,9 +194,14 @@ impl HiCache {
         match batch.what {
             What::Store { host } => self.stored(host, &batch.outcomes.unwrap_or_default()),
             What::Read { slots, .. } => self.host.give_back(&slots),
+            What::ReadParts { reads, .. } => self.give_reads_back(&reads),
             What::Exists { .. } => {}
         }
     }
+}
+
+fn hits(outcomes: &[Outcome]) -> impl Iterator<Item = usize> + '_ {
+    outcomes.iter().enumerate().filter(|(_, outcome)| **outcome == Outcome::Hit).map(|(at, _)| at)
 }
 
 fn leading_hits(outcomes: &[Outcome]) -> usize {
