@@ -121,12 +121,15 @@ class Parted(Cache):
 def variants() -> Iterator[Any]:
     for page_size in (1, 2, 4):
         for layout in ("page_unified", "layer_first"):
-            yield pytest.param(page_size, layout, id=f"{page_size}-{layout}")
+            for stored in (False, True):
+                name = f"{page_size}-{layout}-{'store' if stored else 'memory'}"
+                yield pytest.param(page_size, layout, stored, id=name)
 
 
-@pytest.mark.parametrize(("page_size", "layout"), list(variants()))
-def test_any_order_of_calls_with_parts(page_size: int, layout: str) -> None:
-    machine = type(f"Parted{page_size}{layout}", (Parted,), {"page_size": page_size, "layout": layout})
+@pytest.mark.parametrize(("page_size", "layout", "stored"), list(variants()))
+def test_any_order_of_calls_with_parts(page_size: int, layout: str, stored: bool) -> None:
+    body = {"page_size": page_size, "layout": layout, "stored": stored}
+    machine = type(f"Parted{page_size}{layout}{stored}", (Parted,), body)
     machine.TestCase.settings = settings(
         max_examples=40,
         stateful_step_count=60,
