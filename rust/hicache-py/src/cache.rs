@@ -26,7 +26,7 @@ use std::sync::Arc;
 #[pyclass(module = "hicache._hicache")]
 pub struct Cache {
     /// Dropped before `keep`, since its threads use the device memory; and only where they are.
-    core: ManuallyDrop<HiCache>,
+    pub(crate) core: ManuallyDrop<HiCache>,
     /// Keeps the device memory: the engine's tensors. None while it is detached.
     keep: Option<Py<PyAny>>,
     origin: Origin,
@@ -48,7 +48,7 @@ impl Drop for Cache {
 #[pymethods]
 impl Cache {
     #[new]
-    #[pyo3(signature = (*, page_size, bigrams, pools, memory, keep, device_slots, engine_owns_slots, eviction, host,
+    #[pyo3(signature = (*, page_size, bigrams, pools, memory, keep, device_slots, engine_owns_slots, checkpoints_per_path, eviction, host,
         copies, gpu, gpu_copies, storage, identity, io_threads, write_queue, prefetch_deadline, store_deadline, prefetch_threshold))]
     #[allow(
         clippy::too_many_arguments,
@@ -64,6 +64,7 @@ impl Cache {
         keep: Option<Py<PyAny>>,
         device_slots: Vec<u32>,
         engine_owns_slots: bool,
+        checkpoints_per_path: usize,
         eviction: String,
         host: HostArgument,
         copies: CopiesArgument,
@@ -91,7 +92,7 @@ impl Cache {
             engine_owns_slots,
             host_slots,
             parts,
-            checkpoints_per_path: 0,
+            checkpoints_per_path,
             eviction,
             layout: layout.parse().or_raise(py)?,
             memory: SlabOptions { shared, prefault_threads, node },
@@ -165,15 +166,6 @@ impl Cache {
         let core = self.core(py)?;
         let hit = core.match_prefix(buffer.view(), &namespace, after, limit.unwrap_or(usize::MAX), at);
         Ok(hit.or_raise(py)?.0)
-    }
-
-    fn view(&self, py: Python<'_>, hit: u64) -> PyResult<(u32, u32, u32, u32, bool, bool)> {
-        let view = self.core.view(HitId(hit)).or_raise(py)?;
-        Ok((view.device, view.usable, view.copied, view.stored, view.waiting, view.loaded))
-    }
-
-    fn hit_slots<'py>(&self, py: Python<'py>, hit: u64) -> PyResult<Bound<'py, PyByteArray>> {
-        Ok(slot_bytes(py, &self.core.hit_slots(HitId(hit)).or_raise(py)?))
     }
 
     fn prefetch(&mut self, py: Python<'_>, hit: u64) -> PyResult<bool> {
@@ -284,7 +276,7 @@ impl Cache {
 
 impl Cache {
     /// The core, unless a fork brought it here: its threads did not come along.
-    fn core(&mut self, py: Python<'_>) -> PyResult<&mut HiCache> {
+    pub(crate) fn core(&mut self, py: Python<'_>) -> PyResult<&mut HiCache> {
         if self.origin.is_here() {
             return Ok(&mut self.core);
         }

@@ -199,6 +199,23 @@ pub fn slots<'py>(value: &Bound<'py, PyAny>, argument: &'static str) -> PyResult
     refuse(value.py(), argument, format!("{} is no slot", wrong.unwrap_or_default()))
 }
 
+/// Slots where -1 stands for none.
+pub fn holes(value: &Bound<'_, PyAny>, argument: &'static str) -> PyResult<Vec<Option<Slot>>> {
+    let buffer = TokenBuffer::get(value, argument)?;
+    let (mut slots, mut wrong) = (Vec::new(), None);
+    buffer.view().for_each(|number| {
+        // A negative number is as wide as can be.
+        let slot = u32::try_from(number).ok().map(Slot);
+        let hole = number.cast_signed() == -1;
+        wrong = wrong.or((slot.is_none() && !hole).then_some(number.cast_signed()));
+        slots.push(slot);
+    });
+    match wrong {
+        None => Ok(slots),
+        Some(number) => refuse(value.py(), argument, format!("{number} is no slot, and -1 stands for none")),
+    }
+}
+
 /// Slots as a byte array of int32, in the machine's order.
 pub fn slot_bytes<'py>(py: Python<'py>, slots: &[Slot]) -> Bound<'py, PyByteArray> {
     // SAFETY: a slot is a transparent u32, which has no padding, and bytes need no alignment.

@@ -65,6 +65,8 @@ impl HiCache {
     fn settle_held(&mut self, held: Held, end: Place, from: u32, copies: &mut Copies) -> Result<()> {
         let Held { id, device, host, ready } = held;
         let end = self.tree.touch_exactly(end);
+        // Also where nothing was brought: else the pin would keep the windows of the whole edge that it ends on.
+        let end = self.tree.split_before_windows(end);
         if end.depth > from {
             copies.pins.push((self.tree.move_pin(device, end), host, end.depth - from));
         } else {

@@ -62,6 +62,17 @@ impl Tree {
         self.ancestor(end, end.depth)
     }
 
+    /// The same for the windows of all components, at the end of a hit. The same place, under the name that it has
+    /// then.
+    pub fn split_before_windows(&mut self, end: Place) -> Place {
+        let windows = self.components.iter().filter_map(|component| match *component {
+            Component::Swa { window } => Some(window),
+            Component::State => None,
+        });
+        let windows: Vec<u32> = windows.collect();
+        windows.into_iter().fold(end, |end, window| self.split_before_window(end, window))
+    }
+
     /// What a match that ends at `end` needs of a component in a tier and finds only in the other one.
     /// For a tier where FULL doesn't reach, nothing can be given yet.
     pub fn missing(&self, component: usize, tier: Tier, end: Place) -> Missing {
