@@ -98,7 +98,7 @@ impl Case {
         let places = if scattered { " scattered" } else { "" };
         let name = format!("{} {} {way}{layers}{places}", pool.0, kind.name());
         let bytes = slots * pool.1.page_bytes(size);
-        let job = CopyJob { ticket: 0, direction, pages };
+        let job = CopyJob::of(0, direction, vec![pages]);
         Self { name, copier, job, runs, bytes, _device: device }
     }
 

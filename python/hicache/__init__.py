@@ -13,11 +13,13 @@ if TYPE_CHECKING:
     from hicache import pools
     from hicache.cache import HiCache
     from hicache.config import Host, Namespace
+    from hicache.copies import GpuCopies
     from hicache.errors import (
         ArgumentError,
         ClosedError,
         DeadlineError,
         DetachedError,
+        DeviceError,
         HiCacheError,
         HitError,
         InvariantError,
@@ -32,6 +34,7 @@ _HOME = {
     "Hit": "hit",
     "Inserted": "hit",
     "Load": "hit",
+    "GpuCopies": "copies",
     "Host": "config",
     "Namespace": "config",
     "Reader": "reader",
@@ -41,6 +44,7 @@ _HOME = {
     "ClosedError": "errors",
     "DeadlineError": "errors",
     "DetachedError": "errors",
+    "DeviceError": "errors",
     "HiCacheError": "errors",
     "HitError": "errors",
     "InvariantError": "errors",
@@ -52,6 +56,8 @@ __all__ = [
     "ClosedError",
     "DeadlineError",
     "DetachedError",
+    "DeviceError",
+    "GpuCopies",
     "HiCache",
     "HiCacheError",
     "Hit",

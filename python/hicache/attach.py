@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 from hicache import _hicache
 from hicache.config import seconds
 from hicache.errors import ArgumentError
-from hicache.pools import Pool, device_slots, gpu
+from hicache.pools import Pool, gpu
 from hicache.pools import memory as memory_of
+from hicache.spaces import device_slots
 from hicache.stream import Stream
 
 
@@ -43,7 +44,7 @@ class Attaching:
         are attached; host and storage keep theirs, and matches and prefetches go on. Copies under way are
         waited for, `timeout` seconds at most; storage is not. No hit may be loaded, no slot with the engine
         unless it owns them. Returns the pages that had no host copy and are gone. `ArgumentError`: what is in
-        the way."""
+        the way. After a `DeviceError` of copies this, and attaching other tensors, is the way on."""
         self._settle(self._core.copying, timeout)
         return self._core.detach()
 
@@ -70,8 +71,9 @@ class Attaching:
         def poll(self) -> tuple[int, ...]: ...
 
 
-def attachable(declared: Sequence[Pool], pools: Sequence[Pool], page_size: int) -> int:
-    """Device slots of tensors that are declared as others were; `ArgumentError` names the pool that isn't."""
+def attachable(declared: Sequence[Pool], pools: Sequence[Pool], page_size: int) -> list[int]:
+    """Device slots, by space, of tensors that are declared as others were; `ArgumentError` names the pool
+    that isn't."""
     slots = device_slots(pools, page_size)
     if [pool.name for pool in pools] != [pool.name for pool in declared]:
         raise ArgumentError(f"pools: need {', '.join(pool.name for pool in declared)}, in this order")

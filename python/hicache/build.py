@@ -11,10 +11,12 @@ from typing import Any
 
 from hicache import _hicache
 from hicache.config import Host, expect, policy, store_url, whole_number
+from hicache.copies import GpuCopies
 from hicache.errors import ArgumentError
 from hicache.identity import ModelIdentity
-from hicache.pools import Pool, device_slots, gpu
+from hicache.pools import Pool, gpu
 from hicache.pools import memory as pool_memory
+from hicache.spaces import device_slots, spaces
 
 #: Tokens of a page: far more than any engine takes, and products with it stay far below 64 bits.
 MOST_PAGE_SIZE = 2**20
@@ -26,6 +28,7 @@ def core(
     host: Host | None,
     storage: str | os.PathLike[str] | None,
     identity: ModelIdentity | None,
+    gpu_copies: GpuCopies | None,
     *,
     policies: Mapping[str, str],
     **limits: Any,
@@ -37,10 +40,11 @@ def core(
     url = store_url(storage)
     expect("host", host, Host)
     expect("identity", identity, ModelIdentity)
+    expect("gpu_copies", gpu_copies, GpuCopies)
     slots = device_slots(pools, page_size)
     if url is not None and identity is None:
         raise ArgumentError("identity: storage needs one, so that no other model's pages are served")
-    page_bytes = sum(pool.page_bytes(page_size) for pool in pools)
+    page_bytes = [sum(pool.page_bytes(page_size) for pool in space) for space in spaces(pools)]
     memory = pool_memory(pools)
     fields = [] if identity is None else identity.fields()
     return _hicache.Cache(
@@ -52,11 +56,16 @@ def core(
         device_slots=slots,
         engine_owns_slots=policies["slots"] == "engine",
         eviction=policies["eviction"],
-        host=host.memory(page_size, page_bytes, slots) if host else (0, "page_unified", False, 0, None),
+        host=host.memory(page_size, page_bytes, slots) if host else _no_host(len(slots)),
         copies=host.copies() if host else (None, "auto"),
         gpu=gpu(pools),
+        gpu_copies=(gpu_copies or GpuCopies()).settings(),
         storage=url,
         identity=[*fields, ("keys", policies["keys"])]
         + [(f"pool {pool.name}", pool.description()) for pool in pools],
         **limits,
     )
+
+
+def _no_host(spaces: int) -> tuple[list[int], str, bool, int, None]:
+    return [0] * spaces, "page_unified", False, 0, None

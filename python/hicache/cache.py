@@ -19,9 +19,11 @@ import torch
 from hicache import build, tensors
 from hicache.attach import Attaching
 from hicache.config import Host, Namespace, expect, moment, number, seconds, settings, whole_number
+from hicache.copies import GpuCopies
 from hicache.errors import ArgumentError, HitError
 from hicache.hit import Hit, Inserted, Load
 from hicache.identity import ModelIdentity
+from hicache.parts import WithParts, names, on_host
 from hicache.pools import Pool, gpu
 from hicache.reader import Reader
 from hicache.stream import Stream
@@ -30,17 +32,20 @@ from hicache.tensors import Integers, Slots
 __all__ = ["HiCache"]
 
 
-class HiCache(Attaching):
+class HiCache(Attaching, WithParts):
     """A hierarchical KV cache over an engine's pools.
 
     `pools`: the engine's tensors (`hicache.pools`), which must not be moved or freed before `close` or
-    `detach`, or declarations without tensors: those are attached later. All use the same slots, which belong
-    to the first one: where slots are passed, an array or {its name: array}.
+    `detach`, or declarations without tensors: those are attached later. They use the slots of the first one:
+    where slots are passed, an array or {its name: array}. Windows and states have slots of their own
+    (`parts`): `load` brings what a hit needs of them, `hit.parts` has their slots, `insert_parts` takes them.
     `page_size`: tokens per page. `host`: the host tier, or None. `storage`: a store by URL
     ("file:///directory") or a directory's path, or None; needs `host` and `identity`. `keys`: "tokens", or
     "bigrams" where draft state depends on the next token too: a page is `page_size` pairs of neighbours, so
     that n + 1 tokens fill n places; tokens after a hit begin at `hit.length` as ever. `slots`: who
-    allocates device slots, "cache" or "engine". Deadlines are in seconds, `prefetch_threshold` in tokens.
+    allocates device slots, "cache" or "engine". `checkpoints_per_path`: most states that one history keeps on
+    the device (the deepest; 0: all). `gpu_copies`: how a GPU copies, None for the defaults. Deadlines are in
+    seconds, `prefetch_threshold` in tokens.
     """
 
     def __init__(
@@ -51,12 +56,14 @@ class HiCache(Attaching):
         host: Host | None = None,
         storage: str | os.PathLike[str] | None = None,
         identity: ModelIdentity | None = None,
+        gpu_copies: GpuCopies | None = None,
         write: str = "write_through",
         prefetch: str = "wait_complete",
         eviction: str = "lru",
         host_copies: str = "keep",
         keys: str = "tokens",
         slots: str = "cache",
+        checkpoints_per_path: int = 0,
         prefetch_threshold: int = 0,
         prefetch_deadline: float = 30.0,
         store_deadline: float = 30.0,
@@ -71,6 +78,7 @@ class HiCache(Attaching):
             host,
             storage,
             identity,
+            gpu_copies,
             policies={
                 "write": write,
                 "prefetch": prefetch,
@@ -79,6 +87,7 @@ class HiCache(Attaching):
                 "keys": keys,
                 "slots": slots,
             },
+            checkpoints_per_path=whole_number("checkpoints_per_path", checkpoints_per_path, least=0),
             io_threads=whole_number("io_threads", io_threads, least=1),
             write_queue=whole_number("write_queue", write_queue, least=1),
             prefetch_deadline=number("prefetch_deadline", prefetch_deadline),
@@ -86,7 +95,7 @@ class HiCache(Attaching):
             prefetch_threshold=whole_number("prefetch_threshold", prefetch_threshold, least=0),
         )
         self.page_size = int(page_size)
-        self._pool = pools[0].name
+        self._pool, self._parts = pools[0].name, names(pools)
         self._stream = Stream(gpu(pools))
         self._pools = [pool.declared() for pool in pools]
         self._forgotten: list[int] = []
@@ -98,9 +107,11 @@ class HiCache(Attaching):
     def from_config(
         cls, pools: Sequence[Pool], config: Mapping[str, Any] | str, identity: ModelIdentity | None = None
     ) -> HiCache:
-        """From plain settings: a mapping or JSON text with the constructor's names; `host` is a mapping."""
+        """From plain settings: a mapping or JSON text with the constructor's names; `host` and
+        `gpu_copies` are mappings."""
         known = set(inspect.signature(cls).parameters) - {"pools", "identity"}
-        return cls(pools, identity=identity, **settings(config, known))
+        grouped = {"host": Host, "gpu_copies": GpuCopies}
+        return cls(pools, identity=identity, **settings(config, known, grouped))
 
     def match_prefix(
         self,
@@ -185,9 +196,8 @@ class HiCache(Attaching):
         """Takes pages out of a tier ("device" or "host"), or as many as can go; returns their slots, int32.
         They are free already, unless the engine owns the device slots: then they are its own again. Host
         copies of pages that are on the device stay."""
-        if tier not in ("device", "host"):
-            raise ArgumentError(f"tier: unknown tier {tier!r}: use device or host")
-        return tensors.slots(self._core.evict(tier == "host", whole_number("pages", pages, least=0)))
+        host = on_host(tier)
+        return tensors.slots(self._core.evict(host, whole_number("pages", pages, least=0)))
 
     def ready(self) -> tuple[int, int, int, int, int]:
         """How many leading backups, loads, stores, prefetches and strays (past their deadline, landed after

@@ -11,7 +11,7 @@ import json
 import operator
 import os
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Real
 from pathlib import Path
@@ -112,17 +112,26 @@ class Host:
             raise ArgumentError(f"host head_groups: only page_unified has several, not {self.layout}")
         return groups
 
+    def spaces(self, page_size: int, page_bytes: Sequence[int], device_slots: Sequence[int]) -> list[int]:
+        """Pages of each space of slots, which share the memory as they share the device's: all have as
+        many on the host for one on the device. `page_bytes` and `device_slots` are by space too."""
+        own = device_slots[0]
+        device = sum(size * slots for size, slots in zip(page_bytes, device_slots, strict=True))
+        first = self.slots(page_size, -(-device // own), own)
+        return [first, *(max(1, first * slots // own) for slots in device_slots[1:])]
+
     def memory(
-        self, page_size: int, page_bytes: int, device_slots: int
-    ) -> tuple[int, str, bool, int, int | None]:
-        """Slots, layout, shared, threads that touch it beforehand, node: as the binding takes them."""
+        self, page_size: int, page_bytes: Sequence[int], device_slots: Sequence[int]
+    ) -> tuple[list[int], str, bool, int, int | None]:
+        """Slots of each space, layout, shared, threads that touch it beforehand, node: as the binding takes
+        them."""
         if self.layout not in LAYOUTS:
             raise ArgumentError(f"layout: unknown layout {self.layout!r}: use {' or '.join(LAYOUTS)}")
         shared, prefault = flag("host shared", self.shared), flag("host prefault", self.prefault)
         node = self.numa_node
         node = None if node is None else whole_number("host numa_node", node, least=0, most=2**16)
         threads = min(8, os.cpu_count() or 1) if prefault else 0
-        return self.slots(page_size, page_bytes, device_slots), self.layout, shared, threads, node
+        return self.spaces(page_size, page_bytes, device_slots), self.layout, shared, threads, node
 
     def copies(self) -> tuple[int | None, str]:
         """Threads and arrival, as the binding takes them."""
@@ -256,8 +265,11 @@ def store_url(storage: str | os.PathLike[str] | None) -> str | None:
     return unquote(storage) if storage.startswith("file://") else storage
 
 
-def settings(config: Mapping[str, Any] | str, known: Collection[str]) -> dict[str, Any]:
-    """Keyword arguments for `HiCache` from plain values: a mapping, or JSON text."""
+def settings(
+    config: Mapping[str, Any] | str, known: Collection[str], grouped: Mapping[str, type]
+) -> dict[str, Any]:
+    """Keyword arguments for `HiCache` from plain values: a mapping, or JSON text. `grouped`: classes of
+    settings that are mappings of their own."""
     try:
         arguments = dict(json.loads(config) if isinstance(config, str) else config)
     except (TypeError, ValueError) as error:
@@ -267,9 +279,10 @@ def settings(config: Mapping[str, Any] | str, known: Collection[str]) -> dict[st
         raise ArgumentError(f"{unknown[0]}: unknown setting; there are {', '.join(sorted(known))}")
     if "page_size" not in arguments:
         raise ArgumentError("page_size: is missing")
-    if isinstance(arguments.get("host"), Mapping):
-        try:
-            arguments["host"] = Host(**arguments["host"])
-        except TypeError as error:
-            raise ArgumentError(f"host: {error}") from None
+    for name, group in grouped.items():
+        if isinstance(arguments.get(name), Mapping):
+            try:
+                arguments[name] = group(**arguments[name])
+            except TypeError as error:
+                raise ArgumentError(f"{name}: {error}") from None
     return arguments

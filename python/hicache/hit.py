@@ -7,7 +7,8 @@ A hit belongs to one request. It is held softly until `load`, then its pages are
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import torch
@@ -83,6 +84,21 @@ class Hit:
         """Device slots of the whole path, int32 (length // page_size,)."""
         return tensors.slots(self._core.hit_slots(self._live()))
 
+    @property
+    def parts(self) -> dict[str, torch.Tensor]:
+        """Device slots of the path's parts by name, int32, after `load`; empty without parts. They are
+        pinned with the hit and read only. A window: (length // page_size,), -1 for holes and for what no
+        token behind the hit sees. States: (1,), the checkpoint at exactly `length`; (0,) if there is none."""
+        found = self._core.hit_parts(self._live())
+        return {name: tensors.slots(slots) for name, slots in zip(self._cache.parts, found, strict=True)}
+
+    @property
+    def checkpoint_length(self) -> int | None:
+        """Tokens after which a checkpoint of the state would help the next request: where this one's tokens
+        match further than a state is kept. None where none would help, and without states."""
+        at = self._core.view(self._live())[6]
+        return None if at is None else at * self._cache.page_size
+
     def release(self, generated: int = 0) -> None:
         """Lets the hit go; cancels what still runs for it. `generated`: tokens the request generated."""
         generated = whole_number("generated", generated, least=0)
@@ -94,7 +110,7 @@ class Hit:
         return self._cache._core
 
     def _tokens(self, field: int) -> int:
-        return int(self._core.view(self._live())[field]) * self._cache.page_size
+        return int(self._core.view(self._live())[field] or 0) * self._cache.page_size
 
     def _live(self) -> int:
         if self.released:
@@ -110,7 +126,7 @@ class Hit:
     def __repr__(self) -> str:
         if self.released:
             return f"<Hit released at {self._last} tokens>"
-        device, usable, _, _, waiting, loaded = self._core.view(self._number)
+        device, usable, _, _, waiting, loaded, _ = self._core.view(self._number)
         state = "loaded" if loaded else "waiting" if waiting else "matched"
         size = self._cache.page_size
         return f"<Hit {state}: {device * size} tokens on the device, {usable * size} with the host>"
@@ -126,14 +142,14 @@ class Load:
 
     def wait_layer(self, layer: int) -> None:
         """What follows comes after this layer of all pools. On the CPU it blocks until the layer is there;
-        `DeadlineError` if that takes too long. On a GPU torch's current stream waits, and the call returns at
-        once; it is refused while a graph is captured."""
+        `DeadlineError` if that takes too long, `DeviceError` at once if copies have failed. On a GPU torch's
+        current stream waits, and the call returns at once; it is refused while a graph is captured."""
         layer = whole_number("layer", layer, least=0, most=_ALL_LAYERS - 2)
         if not self._stream.order(self._core, layer):
             self._core.wait(layer + 1, self._timeout)
 
     def wait(self) -> None:
-        """Blocks until all layers are there, also on a GPU."""
+        """Blocks until all layers are there, also on a GPU; errors as `wait_layer`."""
         self._core.wait(_ALL_LAYERS, self._timeout)
 
     @property
@@ -152,3 +168,6 @@ class Inserted:
     slots: torch.Tensor
     #: Given slots that the tree did not adopt, int32. Re-point the page table first, then free them.
     duplicates: torch.Tensor
+    #: By part, for each slot that was given: the cache's slot for that page or checkpoint, int32; -1: it has
+    #: none. Equal to the given one: adopted. Another one: the given one is a duplicate, and still yours.
+    parts: Mapping[str, torch.Tensor] = field(default_factory=dict)

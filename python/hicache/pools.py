@@ -229,21 +229,6 @@ def gpu(pools: Sequence[Pool]) -> int | None:
     return None if found.type == "cpu" else int(found.index or 0)
 
 
-def device_slots(pools: Sequence[Pool], page_size: int) -> int:
-    """Pages that every pool has room for: all the same, but for pools with slots of their own."""
-    if not isinstance(pools, Sequence) or not all(isinstance(pool, Pool) for pool in pools):
-        raise ArgumentError(f"pools: need a list of pools, as hicache.pools makes them, got {pools!r}")
-    if not pools:
-        raise ArgumentError("pools: a cache needs at least one pool")
-    same = [pool for pool in pools[1:] if pool.follows in (None, pools[0].name)]
-    slots = {pool.name: pool.slots(page_size) for pool in [pools[0], *same]}
-    if len(set(slots.values())) > 1:
-        raise ArgumentError(f"pools: all need the same number of pages, got {slots}")
-    if slots[pools[0].name] < 1:
-        raise ArgumentError(f"pools: no room for a page of {page_size} tokens in {pools[0].rows} rows")
-    return slots[pools[0].name]
-
-
 def memory(pools: Sequence[Pool]) -> list[list[tuple[int, int]]] | None:
     """The tensors of all pools, as the binding takes them; None if all are only declared."""
     if all(pool.tensors is None for pool in pools):

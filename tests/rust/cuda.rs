@@ -6,6 +6,8 @@
 mod common;
 #[path = "cuda/geometry.rs"]
 mod geometry;
+#[path = "cuda/spaces.rs"]
+mod spaces;
 #[path = "cuda/whole.rs"]
 mod whole;
 
@@ -13,9 +15,9 @@ use common::Seeded;
 use geometry::{Kind, Pool, SHAPES};
 use hicache_core::ids::Slot;
 use hicache_core::transfer::cuda::{CudaCopier, CudaError, CudaResult, Engine, Settings, Stream, probe};
-use hicache_core::transfer::{Copier, CopyJob, Direction};
+use hicache_core::transfer::{Copier, CopyJob, Direction, GpuOptions};
 use std::ffi::{CString, c_char};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 unsafe extern "C" {
@@ -67,7 +69,7 @@ unsafe fn start(pool: &Pool, settings: &Settings) -> CudaResult<CudaCopier> {
 
 fn job(ticket: u64, direction: Direction, pages: &[(u32, u32)]) -> CopyJob {
     let pages = pages.iter().map(|&(device, host)| (Slot(device), Slot(host))).collect();
-    CopyJob { ticket, direction, pages }
+    CopyJob::of(ticket, direction, vec![pages])
 }
 
 #[test]
@@ -171,11 +173,17 @@ fn a_fault_is_kept_and_nothing_finishes_after_it() {
         let mut copier = made.unwrap();
         fail(call, 0, 700);
         copier.submit(job(1, Direction::In, &[(0, 0)]));
-        assert!(!copier.progress(Direction::In).wait(1, 2, Duration::from_millis(100)), "{call}");
+        // The wait ends with the fault, not with its hour.
+        let progress = Arc::clone(copier.progress(Direction::In));
+        assert!(!progress.wait(1, 2, Duration::from_secs(3600)), "{call}");
+        assert_eq!(progress.fault().as_deref(), copier.fault().as_deref());
+        assert_eq!(alive(), 0, "who hears of a fault may give memory away: nothing of the engine is left");
         let fault = copier.layers().fault().expect(call);
         assert!(matches!(&fault, CudaError::Cuda { code: 700, .. }), "{fault}");
         // SAFETY: 0 is the default stream.
         assert_eq!(unsafe { copier.layers().wait(1, 0, Stream(0)) }.unwrap_err(), fault);
+        copier.submit(job(2, Direction::In, &[(1, 1)]));
+        assert!(!progress.wait(2, 1, Duration::from_secs(3600)), "jobs after it end at once too");
         drop(copier);
         assert_eq!(alive(), 0);
     }
@@ -220,6 +228,24 @@ fn each_layout_takes_the_way_that_suits_it() {
 }
 
 #[test]
+fn a_cache_copies_as_its_settings_say() {
+    let usual = GpuOptions::default();
+    let counts = |options| {
+        let _one = machine(4, 13000, 1);
+        whole::goes_by(options);
+        enqueued()
+    };
+    let (kernels, batches) = counts(GpuOptions { engine_run: [1; 2], ..usual });
+    assert!(kernels == 0 && batches > 0, "all by the copy engine");
+    let (kernels, batches) = counts(GpuOptions { staging: [0; 2], ..usual });
+    assert!(kernels > 0 && batches == 0, "all by kernels: runs are short");
+    let (kernels, batches) = counts(GpuOptions { engine_run: [1, 1 << 40], ..usual });
+    assert!(kernels > 0 && batches > 0, "each direction as it is told");
+    let refused = GpuOptions { multiprocessors: [0, 1], ..usual }.check().unwrap_err().to_string();
+    assert!(refused.starts_with("gpu_copies: "), "{refused}");
+}
+
+#[test]
 fn a_whole_cache_goes_there_and_back() {
     for layout in ["layer_first", "page_first", "page_first_direct", "page_unified"] {
         let _one = machine(4, 13000, 1);
@@ -232,4 +258,18 @@ fn a_cache_says_what_failed() {
     let _one = machine(5, 13000, 1);
     whole::says_what_failed(|| fail("cudaEventRecord", 0, 700));
     assert_eq!(alive(), 0);
+}
+
+#[test]
+fn a_cache_goes_on_with_other_memory_after_a_fault() {
+    // While jobs are enqueued, and while they are asked for.
+    for call in ["cudaEventRecord", "cudaStreamIsCapturing", "cudaEventQuery", "cudaStreamWaitEvent"] {
+        let failed = (0..12).filter(|&after| {
+            let _one = machine(8, 13000, 1);
+            let failed = whole::goes_on_after_a_fault(|| fail(call, after, 700), alive);
+            assert_eq!(alive(), 0, "{call} {after}");
+            failed
+        });
+        assert!(failed.count() > 0, "{call}: nothing ever failed");
+    }
 }

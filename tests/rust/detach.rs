@@ -101,7 +101,7 @@ fn over(config: &Config, device: Option<&mut Device>, url: Option<&str>) -> HiCa
 
 fn attach(cache: &mut HiCache, device: &mut Device, slots: u32) -> hicache_core::Result<()> {
     // SAFETY: as above.
-    unsafe { cache.attach(&device.planes(), slots) }
+    unsafe { cache.attach(&device.planes(), &[slots]) }
 }
 
 #[test]

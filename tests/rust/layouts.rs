@@ -15,6 +15,7 @@ use hicache_core::pool::{Plane, PoolSpec};
 use hicache_core::storage::file::FileStore;
 use hicache_core::storage::{Outcome, Store};
 use hicache_core::transfer::Direction;
+use hicache_core::transfer::GpuOptions;
 use hicache_core::transfer::cpu::CpuOptions;
 use hicache_core::{Config, HiCache};
 use std::time::Duration;
@@ -167,10 +168,13 @@ fn a_cache_over_plain_memory_moves_all_pools() {
             device_slots: 4,
             engine_owns_slots: false,
             host_slots: 4,
+            parts: Vec::new(),
+            checkpoints_per_path: 0,
             eviction: "lru".into(),
             layout: kind,
             memory: SlabOptions::default(),
             gpu: None,
+            gpu_copies: GpuOptions::default(),
             copies: CpuOptions::default(),
             io_threads: 1,
             write_queue: 4,

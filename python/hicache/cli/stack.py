@@ -1,4 +1,4 @@
-"""A model, a KV pool, the cache over it and the engine on top: what `demo` and `bench` run.
+"""A model, its pools, the cache over them and the engine on top: what `demo` and `bench` run.
 
 For: commands that need a whole serving stack in one process.
 Assumes: sizes were checked by the command that asks.
@@ -16,19 +16,25 @@ from pathlib import Path
 
 import torch
 
-from hicache import HiCache, Host, ModelIdentity, pools
-from hicache.engines.reference import Engine, KVPool, Model, ModelConfig, Request, random_weights, smollm2
+from hicache import HiCache, Host, ModelIdentity
+from hicache.engines.reference import Engine, Model, ModelConfig, Pools, Request, random_weights, smollm2
+from hicache.engines.reference.config import STATE, WINDOW
+from hicache.engines.reference.declared import declared
+from hicache.engines.reference.parts import STATES
 
 #: Of the random model: elements of a head, query heads to a KV head, and token ids.
 HEAD, GROUP, VOCABULARY = 32, 2, 4096
 DRAIN_S = 60.0
+#: Of a hybrid: pages of the device to a state that is kept.
+PAGES_A_STATE = 4
 #: Tokens of a short piece of a prompt, such as a question.
 SHORT = 24
 
 
 @dataclass(frozen=True)
 class Tiers:
-    """Sizes in pages. No host: no host tier; no store: no storage tier."""
+    """Sizes in pages. No host: no host tier; no store: no storage tier. A hybrid's windows have as many pages
+    as full attention; there is a state for every fourth page, besides those of running requests."""
 
     page_size: int
     device: int
@@ -47,22 +53,36 @@ class Stack:
 @contextmanager
 def serving(model: Model, name: str, tiers: Tiers, *, chunk_tokens: int, max_running: int) -> Iterator[Stack]:
     """A stack with empty pools, which is closed at the end: what is on its way to the store gets there."""
-    pool = KVPool.create(model.config, slots=tiers.device, page_size=tiers.page_size, dtype=model.dtype)
+    states = tiers.device // PAGES_A_STATE + STATES * max_running
+    pools = pools_of(model, tiers.device, tiers.page_size, states)
     host = None if tiers.host is None else Host(tokens=tiers.host * tiers.page_size)
     identity = ModelIdentity.of(
         model.config.as_dict(), model.weights.named(), model=name, dtype=str(model.dtype)
     )
     with HiCache(
-        pools=[pools.mha("kv", pool.k, pool.v)],
+        pools=declared(model.config, pools),
         page_size=tiers.page_size,
         host=host,
         storage=None if tiers.store is None else tiers.store.resolve().as_uri(),
         identity=identity,
     ) as cache:
-        engine = Engine(model, pool, cache, chunk_tokens=chunk_tokens, max_running=max_running)
+        engine = Engine(model, pools, cache, chunk_tokens=chunk_tokens, max_running=max_running)
         yield Stack(engine, cache)
         engine.close()
         cache.drain(DRAIN_S)
+
+
+def pools_of(model: Model, pages: int, page_size: int, states: int) -> Pools:
+    """Pools of so many pages each, and of states, as the model needs them."""
+    kinds = model.config.layer_kinds
+    return Pools.create(
+        model.config,
+        slots=pages,
+        page_size=page_size,
+        window_slots=pages if WINDOW in kinds else 0,
+        state_slots=states if STATE in kinds else 0,
+        dtype=model.dtype,
+    )
 
 
 def random_model(
@@ -90,5 +110,5 @@ def real_model() -> smollm2.SmolLM2:
 def warm_up(model: Model, tokens: int) -> None:
     """Computes a long piece, a short one and a token, without the cache: the first passes are slow."""
     prompt = torch.arange(tokens + SHORT) % model.config.vocabulary
-    pool = KVPool.create(model.config, slots=len(prompt) + 2, page_size=1, dtype=model.dtype)
-    Engine(model, pool, chunk_tokens=tokens).generate([Request(prompt, max_new_tokens=2)])
+    pools = pools_of(model, len(prompt) + 2, 1, STATES)
+    Engine(model, pools, chunk_tokens=tokens).generate([Request(prompt, max_new_tokens=2)])

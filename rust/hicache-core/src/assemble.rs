@@ -4,11 +4,12 @@
 #![allow(unsafe_code, reason = "takes the engine's addresses")]
 
 use crate::cache::HiCache;
-use crate::config::Config;
+use crate::config::{Config, check_device_slots};
 use crate::error::{Result, argument};
-use crate::executor::{Executor, HostMemory};
+use crate::executor::{Executor, HostMemory, HostPool};
 use crate::gpu;
 use crate::host::{Layout, Room, Slab};
+use crate::pool;
 use crate::storage::{self, Store, Workers};
 use crate::transfer::Copier;
 use crate::transfer::cpu::CpuCopier;
@@ -41,15 +42,15 @@ impl HiCache {
     ) -> Result<Self> {
         config.check()?;
         if let Some(device) = device {
-            check_device(&config, device, config.device_slots)?;
+            check_device(&config, device, &config.device_spaces())?;
         }
         let executor = Executor::detached(host_memory(&config)?);
-        let slots = config.device_slots;
+        let slots = config.device_spaces();
         let mut cache = Self::new(config, executor, storage.is_some())?;
         cache.leave_device();
         if let Some(device) = device {
             // SAFETY: handed on to our caller.
-            unsafe { cache.attach(device, slots) }?;
+            unsafe { cache.attach(device, &slots) }?;
         }
         // Last, since it leaves a directory behind.
         if let Some(url) = storage {
@@ -65,33 +66,47 @@ impl HiCache {
         self.config.gpu = gpu;
     }
 
-    /// Gives a detached cache device memory of so many slots, all free (or the engine's, if it owns them).
+    /// Gives a detached cache device memory of so many slots of each space (the cache's own, then the parts'), all
+    /// free (or the engine's, if it owns them).
     ///
     /// # Errors
     /// When device memory is attached, or this doesn't fit what was declared. Nothing was changed.
     ///
     /// # Safety
     /// The device memory must stay valid and unmoved until it is detached or the cache is dropped.
-    pub unsafe fn attach(&mut self, device: &[Vec<DevicePlane>], slots: u32) -> Result<()> {
+    pub unsafe fn attach(&mut self, device: &[Vec<DevicePlane>], slots: &[u32]) -> Result<()> {
+        self.attach_copier(slots, |config, memory, finished| {
+            check_device(config, device, slots)?;
+            let plan = plan(config, device, memory)?;
+            if let Some(device) = config.gpu {
+                // SAFETY: handed on to our caller.
+                return unsafe { gpu::copier(device, config.gpu_copies, &plan, memory, finished) };
+            }
+            let memory: Arc<dyn Any + Send + Sync> = Arc::<HostMemory>::clone(memory);
+            // SAFETY: handed on to our caller; slabs are kept by `memory` and never overlap device memory.
+            let copier = unsafe { CpuCopier::new(&plan, &memory, config.copies, finished) }?;
+            Ok(Box::new(copier))
+        })
+    }
+
+    /// The same with a copier of one's own, made for a configuration and its host memory. It goes on counting after
+    /// the tickets that it is told, in and out.
+    ///
+    /// # Errors
+    /// When device memory is attached, slots don't fit what was declared, or the copier can't be made. Nothing was
+    /// changed.
+    pub fn attach_copier(
+        &mut self,
+        slots: &[u32],
+        make: impl FnOnce(&Config, &Arc<HostMemory>, [u64; 2]) -> Result<Box<dyn Copier>>,
+    ) -> Result<()> {
         self.open()?;
         if self.executor.attached() {
             return argument("pools", "device memory is attached already: detach it first");
         }
-        if slots == 0 {
-            return argument("pools", "the device pool has no room for a single page");
-        }
-        check_device(&self.config, device, slots)?;
-        let memory = Arc::clone(self.executor.memory());
-        let plan = plan(&self.config, device, &memory)?;
+        check_device_slots(&self.config.pools, slots)?;
         let finished = [self.flights.loads_submitted, self.flights.backups_submitted];
-        let copier: Box<dyn Copier> = if let Some(device) = self.config.gpu {
-            // SAFETY: handed on to our caller.
-            unsafe { gpu::copier(device, &plan, &memory, finished) }?
-        } else {
-            let memory: Arc<dyn Any + Send + Sync> = memory;
-            // SAFETY: handed on to our caller; slabs are kept by `memory` and never overlap device memory.
-            Box::new(unsafe { CpuCopier::new(&plan, &memory, self.config.copies, finished) }?)
-        };
+        let copier = make(&self.config, self.executor.memory(), finished)?;
         self.executor.attach(copier);
         self.enter_device(slots);
         Ok(())
@@ -104,22 +119,29 @@ impl HiCache {
 /// When there is less memory than it needs, in this process's control groups or on the machine, or the
 /// kernel refuses it.
 pub fn host_memory(config: &Config) -> Result<HostMemory> {
-    let layout = |spec| Layout::new(config.layout, spec, config.page_size, config.host_slots);
-    let layouts = config.pools.iter().map(layout).collect::<Result<Vec<_>>>()?;
-    let need = layouts.iter().map(|layout| layout.bytes() as u64).fold(0, u64::saturating_add);
+    let slots = config.host_spaces();
+    let layout = |(spec, space): (_, u8)| {
+        let slots = slots.get(space as usize).copied().unwrap_or_default();
+        Ok((space, Layout::new(config.layout, spec, config.page_size, slots)?))
+    };
+    let spaces = pool::spaces(&config.pools);
+    let layouts = config.pools.iter().zip(spaces).map(layout).collect::<Result<Vec<_>>>()?;
+    let need = layouts.iter().map(|(_, layout)| layout.bytes() as u64).fold(0, u64::saturating_add);
     Room::here().check(need)?;
-    let pool = |layout: Layout| {
-        let slab = Slab::with(layout.bytes(), config.memory)?;
-        Ok((layout, Arc::new(slab)))
+    let pool = |(space, layout): (u8, Layout)| {
+        let slab = Arc::new(Slab::with(layout.bytes(), config.memory)?);
+        Ok(HostPool { space, layout, slab })
     };
     Ok(HostMemory { pools: layouts.into_iter().map(pool).collect::<Result<Vec<_>>>()? })
 }
 
-fn check_device(config: &Config, device: &[Vec<DevicePlane>], slots: u32) -> Result<()> {
+fn check_device(config: &Config, device: &[Vec<DevicePlane>], slots: &[u32]) -> Result<()> {
     if device.len() != config.pools.len() {
         return argument("pools", "every pool needs its device memory");
     }
-    for (spec, planes) in config.pools.iter().zip(device) {
+    let slots = pool::spaces(&config.pools).into_iter().map(|space| slots.get(space as usize).copied());
+    for ((spec, planes), slots) in config.pools.iter().zip(device).zip(slots) {
+        let slots = slots.unwrap_or_default();
         if planes.len() != spec.planes.len() {
             let (need, got) = (spec.planes.len(), planes.len());
             return argument("pools", format!("pool {}: {need} planes declared, {got} given", spec.name));
@@ -135,7 +157,7 @@ fn check_device(config: &Config, device: &[Vec<DevicePlane>], slots: u32) -> Res
     Ok(())
 }
 
-/// The copies of all planes of all pools, in order of layer.
+/// The copies of all planes of all pools, in order of the model's layers.
 ///
 /// # Errors
 /// When a slab isn't what its layout needs.
@@ -145,13 +167,16 @@ pub fn plan(config: &Config, device: &[Vec<DevicePlane>], memory: &HostMemory) -
         return Ok(Plan::default());
     }
     let mut planes = Vec::new();
-    for ((spec, device), (layout, slab)) in config.pools.iter().zip(device).zip(&memory.pools) {
+    for ((spec, device), HostPool { space, layout, slab }) in
+        config.pools.iter().zip(device).zip(&memory.pools).filter(|(_, pool)| pool.layout.bytes() > 0)
+    {
         let Some(start) = slab.address(0..layout.bytes()) else {
             return argument("host", format!("pool {}: its slab is too small", spec.name));
         };
         for (at, (declared, plane)) in spec.planes.iter().zip(device).enumerate() {
             let slab = start.expose_provenance() as u64;
-            planes.push(PlanePair::rows(declared.layer, plane.address as u64, slab, layout.axes(at)));
+            let pair = PlanePair::rows(declared.layer, plane.address as u64, slab, layout.axes(at));
+            planes.push(pair.in_space(u32::from(*space)));
         }
     }
     planes.sort_by_key(|plane| plane.layer);

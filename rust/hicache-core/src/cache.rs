@@ -7,7 +7,8 @@ use crate::executor::Executor;
 use crate::flights::Flights;
 use crate::hit::Hit;
 use crate::host::SlotPool;
-use crate::ids::{HitId, Slot, Tier};
+use crate::ids::{HitId, Tier};
+use crate::parts::PartPools;
 use crate::policy::{self, Eviction};
 use crate::reader::{self, Publisher, Reader};
 use crate::stats::Stats;
@@ -28,6 +29,8 @@ pub struct HiCache {
     pub(crate) tree: Tree,
     pub(crate) device: SlotPool,
     pub(crate) host: SlotPool,
+    /// Slots of the parts, one for each component of the tree.
+    pub(crate) parts: Vec<PartPools>,
     pub(crate) hits: HashMap<HitId, Hit>,
     pub(crate) flights: Flights,
     pub(crate) commands: Vec<Command>,
@@ -41,23 +44,6 @@ pub struct HiCache {
     pub(crate) closed: bool,
     /// For readers on other threads, once there is one.
     pub(crate) publisher: Option<Publisher>,
-}
-
-/// What a hit looks like from outside, in pages.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct HitView {
-    /// Usable on the device; after load: pinned there.
-    pub device: u32,
-    /// Usable on device or host (before load).
-    pub usable: u32,
-    /// Copied by the load.
-    pub copied: u32,
-    /// Put on the host by this hit's prefetch.
-    pub stored: u32,
-    /// Whether a prefetch is undecided.
-    pub waiting: bool,
-    /// Whether it was loaded.
-    pub loaded: bool,
 }
 
 impl HiCache {
@@ -81,6 +67,9 @@ impl HiCache {
         policy: Box<dyn Eviction>,
     ) -> Result<Self> {
         config.check()?;
+        if config.engine_owns_slots && !config.parts.is_empty() {
+            return argument("slots", "slots of windows and states are the cache's: it must own all of them");
+        }
         if storage && config.host_slots == 0 {
             return argument("host", "storage needs a host tier: pages pass through it");
         }
@@ -92,9 +81,10 @@ impl HiCache {
         };
         Ok(Self {
             storage,
-            tree: Tree::with_policy(config.words()?, storage, &[], policy),
+            tree: Tree::with_policy(config.words()?, storage, &config.components(), policy),
             device,
             host: SlotPool::new(config.host_slots),
+            parts: config.parts.iter().copied().map(PartPools::new).collect(),
             hits: HashMap::new(),
             flights: Flights::default(),
             commands: Vec::new(),
@@ -107,37 +97,6 @@ impl HiCache {
             publisher: None,
             config,
         })
-    }
-
-    /// A hit as it is now: what a match found may have gone since.
-    ///
-    /// # Errors
-    /// When it was released.
-    pub fn view(&self, id: HitId) -> Result<HitView> {
-        let hit = self.hit(id)?;
-        let stored = hit.stored.end - hit.stored.start;
-        let place = self.tree.pinned(&hit.pin);
-        Ok(HitView {
-            device: self.tree.resident_depth(place, Tier::Device),
-            usable: place.depth,
-            copied: hit.copied,
-            stored,
-            waiting: hit.fetch.is_some(),
-            loaded: hit.loaded,
-        })
-    }
-
-    /// Device slots of a loaded hit's whole path.
-    ///
-    /// # Errors
-    /// When it was released or not loaded.
-    pub fn hit_slots(&self, id: HitId) -> Result<Vec<Slot>> {
-        let hit = self.hit(id)?;
-        if !hit.loaded {
-            return Err(Error::Hit("has no slots before it is loaded"));
-        }
-        let place = self.tree.pinned(&hit.pin);
-        Ok(self.tree.slots(place, 0..place.depth, Tier::Device))
     }
 
     /// What was counted so far.
@@ -160,7 +119,7 @@ impl HiCache {
 
     /// Address, bytes and, of a shared slab, descriptor of each pool's host memory.
     pub fn host_memory(&self) -> Vec<(usize, usize, Option<i32>)> {
-        self.executor.memory().pools.iter().map(|(_, slab)| slab.place()).collect()
+        self.executor.memory().pools.iter().map(|pool| pool.slab.place()).collect()
     }
 
     /// Transfers under way.
@@ -199,27 +158,6 @@ impl HiCache {
         self.executor.close(most);
     }
 
-    /// Books and tree.
-    ///
-    /// # Errors
-    /// The first invariant that doesn't hold, with its number.
-    pub fn check(&self) -> Result<()> {
-        self.tree.check()?;
-        let books = |holds: bool, what: &str| {
-            if holds { Ok(()) } else { Err(Error::Invariant(what.to_owned())) }
-        };
-        let placed = |tier, pool: &SlotPool| {
-            self.tree.all_slots(tier).all(|slot| pool.is_placed(slot))
-                && pool.capacity() == pool.free() + pool.out() + self.tree.resident(tier)
-        };
-        books(placed(Tier::Device, &self.device), "C1: device slots are not free, out or a page's")?;
-        books(placed(Tier::Host, &self.host), "C2: host slots are not free, out or a page's")?;
-        books(self.host.out() == self.flights.reading(), "C3: host slots are out without a read")?;
-        let held: usize = self.hits.values().map(|hit| 1 + usize::from(hit.also.is_some())).sum();
-        let pins = held + self.flights.pins();
-        books(self.tree.pins() == pins, "C4: pins without a hit or a transfer")
-    }
-
     pub(crate) fn hit(&self, id: HitId) -> Result<&Hit> {
         self.hits.get(&id).ok_or(Error::Hit("was released"))
     }
@@ -234,7 +172,8 @@ impl HiCache {
 
     /// A view for other threads: how much would hit, and statistics. The first one costs a walk through
     /// the index. From then on every page that comes, moves or leaves is written to the readers' table too, of
-    /// which a verb now and then makes a 256th part anew.
+    /// which a verb now and then makes a 256th part anew. With windows or states it tells how far tokens match,
+    /// not where these agree.
     pub fn reader(&mut self) -> Reader {
         let publisher = match self.publisher.take() {
             Some(publisher) => publisher,

@@ -10,7 +10,7 @@ use crate::ids::{HitId, Slot, Tier};
 use crate::page::{PageSize, Tokens};
 use crate::pool::PoolSpec;
 use crate::transfer::cpu::CpuOptions;
-use crate::transfer::{Copier, CopyJob, Direction, Progress};
+use crate::transfer::{Copier, CopyJob, Direction, GpuOptions, Progress};
 use crate::tree::Hold;
 use std::sync::Arc;
 
@@ -38,10 +38,13 @@ fn cache() -> (HiCache, HitId) {
         device_slots: 8,
         engine_owns_slots: false,
         host_slots: 8,
+        parts: Vec::new(),
+        checkpoints_per_path: 0,
         eviction: "lru".into(),
         layout: LayoutKind::PageUnified,
         memory: SlabOptions::default(),
         gpu: None,
+        gpu_copies: GpuOptions::default(),
         copies: CpuOptions::default(),
         identity: Fingerprint::of(&[], page_size, &[]),
         io_threads: 1,

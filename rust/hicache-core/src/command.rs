@@ -2,7 +2,8 @@
 //! carries them out in order. Commands name slots, never addresses, so that another rank could follow.
 
 use crate::hash::Digest;
-use crate::ids::Slot;
+use crate::ids::HostSlot;
+use crate::transfer::SpacePages;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -13,15 +14,15 @@ pub enum Command {
     Backup {
         /// Number among the backups.
         ticket: u64,
-        /// Pages as (device slot, host slot).
-        pages: Vec<(Slot, Slot)>,
+        /// Pages as (device slot, host slot), a list for each space.
+        pages: SpacePages,
     },
     /// Copy pages (device slot, host slot) from host to device.
     Load {
         /// Number among the loads.
         ticket: u64,
-        /// Pages as (device slot, host slot).
-        pages: Vec<(Slot, Slot)>,
+        /// Pages as (device slot, host slot), a list for each space.
+        pages: SpacePages,
     },
     /// Ask storage which keys it has.
     Exists {
@@ -39,7 +40,7 @@ pub enum Command {
         /// In order of the path.
         keys: Vec<Digest>,
         /// One per key.
-        slots: Vec<Slot>,
+        slots: Vec<HostSlot>,
         /// Set when nobody waits any more.
         cancel: Arc<AtomicBool>,
     },
@@ -50,6 +51,6 @@ pub enum Command {
         /// In order of the path.
         keys: Vec<Digest>,
         /// One per key.
-        slots: Vec<Slot>,
+        slots: Vec<HostSlot>,
     },
 }

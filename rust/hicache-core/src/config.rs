@@ -4,12 +4,23 @@ use crate::error::{Result, argument};
 use crate::host::{LayoutKind, SlabOptions};
 use crate::identity::Fingerprint;
 use crate::page::PageSize;
-use crate::pool::{self, Needs, PoolSpec, SlotsOf};
+use crate::pool::{self, Needs, PoolSpec};
+use crate::transfer::GpuOptions;
 use crate::transfer::cpu::CpuOptions;
+use crate::tree::Component;
 
 /// More threads or waiting batches are a mistake in the unit; the queue's memory is taken at once.
 const MAX_THREADS: usize = 1024;
 const MAX_QUEUE: usize = 1 << 20;
+
+/// Slots of a part: of a pool that has slots of its own, and of those that follow it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PartSlots {
+    /// On the device.
+    pub device: u32,
+    /// On the host; 0: it is never there.
+    pub host: u32,
+}
 
 /// Everything that is fixed when a cache is made.
 #[derive(Clone, Debug)]
@@ -18,14 +29,18 @@ pub struct Config {
     pub page_size: PageSize,
     /// Whether keys are pairs of neighbouring tokens: then a page holds `page_size` pairs.
     pub bigrams: bool,
-    /// All pools; they use the same slots.
+    /// All pools.
     pub pools: Vec<PoolSpec>,
-    /// Device slots of every pool.
+    /// Device slots of the pools that use the cache's.
     pub device_slots: u32,
     /// Whether the engine allocates device slots itself.
     pub engine_owns_slots: bool,
-    /// Host slots of every pool; 0: no host tier.
+    /// Host slots of the pools that use the cache's; 0: no host tier.
     pub host_slots: u32,
+    /// Slots of the parts: the pools that have slots of their own, in order, with those that follow them.
+    pub parts: Vec<PartSlots>,
+    /// Checkpoints that one path keeps on the device, per part of states; the shallowest go. 0: all.
+    pub checkpoints_per_path: usize,
     /// Which pages a full tier gives up: a policy's name.
     pub eviction: String,
     /// Order of axes in host memory.
@@ -34,6 +49,8 @@ pub struct Config {
     pub memory: SlabOptions,
     /// The GPU that device memory is on, by number; `None`: the CPU reaches it.
     pub gpu: Option<i32>,
+    /// How that GPU copies.
+    pub gpu_copies: GpuOptions,
     /// How device memory that the CPU reaches is copied.
     pub copies: CpuOptions,
     /// Who may read what this cache stores.
@@ -60,22 +77,57 @@ impl Config {
         PageSize::new(if self.bigrams { tokens.saturating_mul(2) } else { tokens })
     }
 
+    /// What the parts are to the tree, in order: part `p` is its component `p`, and space `p + 1` of slots.
+    pub fn components(&self) -> Vec<Component> {
+        let component = |pool: &PoolSpec| match pool.needs {
+            Needs::Window { tokens } => Component::Swa {
+                window: tokens.div_ceil(u32::try_from(self.page_size.tokens()).unwrap_or(u32::MAX)),
+            },
+            // `All` is refused by `check`.
+            Needs::Last | Needs::All => Component::State,
+        };
+        pool::owners(&self.pools).map(component).collect()
+    }
+
+    /// The number of the part of this name: that of the pool whose slots it has.
+    pub fn part(&self, name: &str) -> Option<usize> {
+        pool::owners(&self.pools).position(|owner| owner.name == name)
+    }
+
+    /// The parts' names, in order.
+    pub fn part_names(&self) -> Vec<&str> {
+        pool::owners(&self.pools).map(|owner| owner.name.as_str()).collect()
+    }
+
+    /// Device slots of each space: the cache's, then the parts'.
+    pub fn device_spaces(&self) -> Vec<u32> {
+        std::iter::once(self.device_slots).chain(self.parts.iter().map(|part| part.device)).collect()
+    }
+
+    /// Host slots of each space.
+    pub fn host_spaces(&self) -> Vec<u32> {
+        std::iter::once(self.host_slots).chain(self.parts.iter().map(|part| part.host)).collect()
+    }
+
+    /// Other device slots of each space.
+    pub(crate) fn resize(&mut self, slots: &[u32]) {
+        let mut slots = slots.iter().copied();
+        let own = std::iter::once(&mut self.device_slots);
+        own.chain(self.parts.iter_mut().map(|part| &mut part.device))
+            .zip(&mut slots)
+            .for_each(|(to, new)| *to = new);
+    }
+
     /// # Errors
     /// Names the first field that can't be meant.
     pub fn check(&self) -> Result<()> {
         pool::check_all(&self.pools)?;
         self.words()?;
-        if let Some(pool) = self.pools.iter().skip(1).find(|pool| pool.needs != Needs::All) {
-            let reason = "windows and states are declared, but no verb moves them yet";
+        if let Some(pool) = pool::owners(&self.pools).find(|pool| pool.needs == Needs::All) {
+            let reason = "has slots of its own, so that a hit can't need all of its pages";
             return argument("pools", format!("pool {}: {reason}", pool.name));
         }
-        if let Some(pool) = self.pools.iter().skip(1).find(|pool| pool.slots == SlotsOf::Own) {
-            let reason = "has slots of its own, which no verb gives out yet";
-            return argument("pools", format!("pool {}: {reason}", pool.name));
-        }
-        if self.device_slots == 0 {
-            return argument("pools", "the device pool has no room for a single page");
-        }
+        self.check_parts()?;
         if self.io_threads == 0 || self.io_threads > MAX_THREADS {
             return argument("io_threads", format!("must be 1 to {MAX_THREADS}, got {}", self.io_threads));
         }
@@ -86,8 +138,38 @@ impl Config {
             );
         }
         crate::policy::by_name(&self.eviction)?;
+        self.gpu_copies.check()?;
         positive("prefetch_deadline", self.prefetch_deadline)?;
         positive("store_deadline", self.store_deadline)
+    }
+
+    fn check_parts(&self) -> Result<()> {
+        check_device_slots(&self.pools, &self.device_spaces())?;
+        match pool::owners(&self.pools)
+            .zip(&self.parts)
+            .find(|(_, part)| self.host_slots == 0 && part.host > 0)
+        {
+            Some((pool, _)) => {
+                argument("host", format!("pool {}: has host slots without a host tier", pool.name))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+/// # Errors
+/// When a space has no device slots, or there is another number of spaces.
+pub(crate) fn check_device_slots(pools: &[PoolSpec], slots: &[u32]) -> Result<()> {
+    let need = pool::owners(pools).count() + 1;
+    if slots.len() != need {
+        return argument("pools", format!("slots of {} spaces are given, of {need} needed", slots.len()));
+    }
+    let owners = pools.first().into_iter().chain(pool::owners(pools));
+    match owners.zip(slots).find(|&(_, &slots)| slots == 0) {
+        Some((pool, _)) => {
+            argument("pools", format!("pool {}: there is no room on the device for a single page", pool.name))
+        }
+        None => Ok(()),
     }
 }
 

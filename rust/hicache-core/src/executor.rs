@@ -6,32 +6,46 @@
 use crate::command::Command;
 use crate::hash::Digest;
 use crate::host::{Layout, Slab};
-use crate::ids::Slot;
+use crate::ids::HostSlot;
 use crate::storage::workers::{Batch, Completion};
 use crate::storage::{Page, Work, Workers};
-use crate::transfer::{Copier, CopyJob, Direction, Progress, WaitOnStream};
+use crate::transfer::{Copier, CopyJob, Direction, Progress, SpacePages, WaitOnStream};
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
+
+/// The host side of one pool.
+#[derive(Clone, Debug)]
+pub struct HostPool {
+    /// The space whose slots it uses.
+    pub space: u8,
+    /// Where its bytes are.
+    pub layout: Layout,
+    /// Them.
+    pub slab: Arc<Slab>,
+}
 
 /// The host side of all pools.
 #[derive(Debug, Default)]
 pub struct HostMemory {
     /// In order of the pools.
-    pub pools: Vec<(Layout, Arc<Slab>)>,
+    pub pools: Vec<HostPool>,
 }
 
 impl HostMemory {
-    /// A page's payload: the runs of all pools, in order.
-    fn page(&self, slot: Slot) -> Page {
-        let runs = self.pools.iter().flat_map(|(layout, slab)| {
-            layout.runs(slot.0).filter_map(|run| Some((slab.address(run.clone())?, run.len())))
+    /// A page's payload: the runs of all pools of its space, in order.
+    pub fn page(&self, at: HostSlot) -> Page {
+        let of_space = || self.pools.iter().filter(|pool| pool.space == at.space);
+        let runs = of_space().flat_map(|pool| {
+            let address = |run: Range<usize>| Some((pool.slab.address(run.clone())?, run.len()));
+            pool.layout.runs(at.slot.0).filter_map(address)
         });
         let page = Page(runs.collect());
         debug_assert_eq!(
             page.bytes(),
-            self.pools.iter().map(|(layout, _)| layout.page_bytes()).sum(),
+            of_space().map(|pool| pool.layout.page_bytes()).sum(),
             "a slot's runs"
         );
         page
@@ -145,10 +159,10 @@ impl Executor {
         }
     }
 
-    fn copy(&mut self, ticket: u64, direction: Direction, pages: Vec<(Slot, Slot)>) {
+    fn copy(&mut self, ticket: u64, direction: Direction, pages: SpacePages) {
         debug_assert!(self.copier.is_some(), "a copy without device memory");
         if let Some(copier) = &mut self.copier {
-            copier.submit(CopyJob { ticket, direction, pages });
+            copier.submit(CopyJob::of(ticket, direction, pages));
         }
     }
 

@@ -5,7 +5,7 @@
 //! it, and keeps what it owns until it lands after all.
 
 use crate::hash::Digest;
-use crate::ids::{HitId, Slot};
+use crate::ids::{HitId, HostSlot, Slot};
 use crate::storage::Outcome;
 use crate::tree::PinId;
 use std::collections::VecDeque;
@@ -18,8 +18,12 @@ pub(crate) struct Copy {
     pub device: PinId,
     /// Holds the host's pages.
     pub host: PinId,
+    /// How many pages it copies.
+    pub pages: u32,
+    /// Of a backup: the host slots that it fills for each part.
+    pub parts: Vec<Vec<Slot>>,
     /// Of a backup: what to store when it has landed.
-    pub store: Vec<(Digest, Slot)>,
+    pub store: Vec<(Digest, HostSlot)>,
 }
 
 /// A batch of storage work.
@@ -39,6 +43,8 @@ pub(crate) enum What {
     Exists { hit: HitId, attempt: u64 },
     /// Pages being read into slots, from page `at` of the hit's path on.
     Read { hit: HitId, attempt: u64, at: u32, slots: Vec<Slot> },
+    /// What parts have of pages (counted from 0 at the root) being read into slots.
+    ReadParts { hit: HitId, attempt: u64, reads: Vec<(u32, HostSlot)> },
 }
 
 /// How many leading transfers of each kind have ended.
@@ -106,11 +112,12 @@ impl Flights {
         self.backups.len() + self.loads.len() + self.stores.len() + self.prefetches.len() + self.strays.len()
     }
 
-    /// Host slots that reads own.
-    pub fn reading(&self) -> usize {
+    /// Host slots of a space that reads own.
+    pub fn reading(&self, space: u8) -> usize {
         let reads = self.prefetches.iter().chain(&self.strays);
         let slots = reads.map(|batch| match &batch.what {
-            What::Read { slots, .. } => slots.len(),
+            What::Read { slots, .. } if space == 0 => slots.len(),
+            What::ReadParts { reads, .. } => reads.iter().filter(|(_, to)| to.space == space).count(),
             _ => 0,
         });
         slots.sum()

@@ -5,8 +5,8 @@
 
 use crate::error::{Error, Result};
 use crate::executor::HostMemory;
-use crate::transfer::Copier;
 use crate::transfer::plan::Plan;
+use crate::transfer::{Copier, GpuOptions};
 use std::sync::Arc;
 
 /// The copier for the GPU of this number.
@@ -19,6 +19,7 @@ use std::sync::Arc;
 #[cfg(feature = "cuda")]
 pub unsafe fn copier(
     device: i32,
+    options: GpuOptions,
     plan: &Plan,
     memory: &Arc<HostMemory>,
     finished: [u64; 2],
@@ -27,7 +28,7 @@ pub unsafe fn copier(
     use std::any::Any;
 
     let layers = plan.parts.iter().filter_map(|part| part.layers.last()).max();
-    let settings = Settings::new(device, layers.map_or(1, |last| last + 1));
+    let settings = Settings::with(device, layers.map_or(1, |last| last + 1), options);
     let pinned = pinned(memory)?;
     let memory: Arc<dyn Any + Send + Sync> = Arc::clone(memory) as _;
     // SAFETY: device memory is the caller's promise; the slabs that are pinned are in `memory`.
@@ -38,10 +39,11 @@ pub unsafe fn copier(
 /// Every slab, in pieces that end with pages of the cache.
 #[cfg(feature = "cuda")]
 fn pinned(memory: &HostMemory) -> Result<Vec<crate::transfer::cuda::Pinned>> {
+    use crate::executor::HostPool;
     /// Pinning more at once is one long call; every border costs a look-up a run.
     const PIECE: usize = 16 << 30;
     let mut all = Vec::new();
-    for (layout, slab) in memory.pools.iter().filter(|(layout, _)| layout.bytes() > 0) {
+    for HostPool { layout, slab, .. } in memory.pools.iter().filter(|pool| pool.layout.bytes() > 0) {
         let Some(base) = slab.address(0..layout.bytes()) else {
             return Err(Error::Device("a slab is smaller than its layout".to_owned()));
         };
@@ -64,6 +66,7 @@ fn pinned(memory: &HostMemory) -> Result<Vec<crate::transfer::cuda::Pinned>> {
 #[cfg(not(feature = "cuda"))]
 pub unsafe fn copier(
     device: i32,
+    _options: GpuOptions,
     _plan: &Plan,
     _memory: &Arc<HostMemory>,
     _finished: [u64; 2],

@@ -59,6 +59,17 @@ pub fn chain(prior: Option<Digest>, tokens: Tokens<'_>, page_size: PageSize) -> 
     digests
 }
 
+/// The key of a part (a window's or a state's) of a page, whose own digest names all tokens up to its end.
+/// Domain and the part's name are framed, so that no two parts and no page share a key.
+pub fn of_part(page: &Digest, part: &str) -> Digest {
+    let mut sha = Sha256::new();
+    sha.update(b"hicache-part-v1");
+    sha.update((part.len() as u64).to_le_bytes());
+    sha.update(part.as_bytes());
+    sha.update(page.0);
+    Digest(sha.finalize().into())
+}
+
 /// Who may share a prefix. Namespaces never share, in any tier.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Namespace {

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub(crate) struct Hit {
     /// What the eviction policy is told at its end.
     pub request: Request,
-    /// Soft until loaded, then on the device.
+    /// Where the hit ends. Soft until loaded, then on the device.
     pub pin: PinId,
     /// While waiting: soft too, where the pages of the tier end that holds less of the path.
     pub also: Option<PinId>,
@@ -22,7 +22,9 @@ pub(crate) struct Hit {
     pub rest: OwnedTokens,
     /// Pages before `rest`.
     pub rest_at: u32,
-    /// Pages that the load copied.
+    /// Pages from the root as far as the tokens matched, usable or not.
+    pub matched: u32,
+    /// Pages that are usable only because of what the load copied.
     pub copied: u32,
     /// Pages that this hit's prefetch put on the host.
     pub stored: Range<u32>,
@@ -59,8 +61,21 @@ pub(crate) struct Fetch {
     pub cancel: Arc<AtomicBool>,
     /// Pages before those that were asked for.
     pub at: u32,
+    /// With parts: what was asked for, in order, as long as it isn't answered.
+    pub asked: Vec<Asked>,
+    /// With parts: pages that were usable when it was asked, and those that will be if all of it comes.
+    pub usable: Range<u32>,
     /// Batches that have not been applied yet.
     pub open: usize,
+}
+
+/// What a store was asked for: a page, or what a part has of one. In order of space, then page.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asked {
+    pub space: u8,
+    /// Counted from 0 at the root.
+    pub page: u32,
+    pub key: Digest,
 }
 
 impl Hit {

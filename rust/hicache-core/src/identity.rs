@@ -4,7 +4,7 @@
 //! Fields are length-framed, so that no two identities encode alike. On error: nothing here fails.
 
 use crate::page::PageSize;
-use crate::pool::PoolSpec;
+use crate::pool::{self, PoolSpec};
 use sha2::{Digest as _, Sha256};
 
 /// Version of what is stored: changes when old pages can't be read any more.
@@ -34,9 +34,15 @@ impl Fingerprint {
             frame(&mut sha, name.as_bytes());
             frame(&mut sha, value.as_bytes());
         }
-        for pool in pools {
+        let owners: Vec<&PoolSpec> = pool::owners(pools).collect();
+        for (pool, space) in pools.iter().zip(pool::spaces(pools)) {
             frame(&mut sha, b"pool");
             frame(&mut sha, pool.geometry().as_bytes());
+            // A stored page holds the pools of one space: of another division, it has other bytes.
+            if let Some(owner) = usize::from(space).checked_sub(1).and_then(|part| owners.get(part)) {
+                frame(&mut sha, b"slots of");
+                frame(&mut sha, owner.name.as_bytes());
+            }
         }
         Self(sha.finalize().into())
     }

@@ -7,6 +7,25 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Slot(pub u32);
 
+/// No slot: a page that has none.
+pub const NO_SLOT: Slot = Slot(u32::MAX);
+
+/// A slot on the host, and the space whose slot it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct HostSlot {
+    /// 0: the cache's own; else one more than the part's number.
+    pub space: u8,
+    /// In that space.
+    pub slot: Slot,
+}
+
+impl HostSlot {
+    /// A slot of the cache's own space.
+    pub const fn full(slot: Slot) -> Self {
+        Self { space: 0, slot }
+    }
+}
+
 /// A node of the tree, with the generation that makes a stale name recognisable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct NodeId {

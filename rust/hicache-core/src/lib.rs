@@ -4,6 +4,7 @@
 //! | stage | file |
 //! |---|---|
 //! | match, prefetch, load, insert, backup, evict, poll, release | `path/*.rs`, one each |
+//! | slots of windows and states; whether the books are right | `parts`, `books` |
 //! | what the verbs decided; who carries it out | `command`, `executor` |
 //! | the index | `tree/` |
 //! | which leaf of it goes next | `policy/` |
@@ -17,6 +18,7 @@
 //! | traces without bytes | `replay` |
 
 pub mod assemble;
+mod books;
 pub mod cache;
 #[cfg(test)]
 mod cache_tests;
@@ -34,6 +36,7 @@ pub mod ids;
 mod key;
 mod lanes;
 pub mod page;
+mod parts;
 mod path;
 pub mod policy;
 pub mod pool;
@@ -48,11 +51,12 @@ pub mod transfer;
 pub mod tree;
 pub mod unified;
 
-pub use cache::{HiCache, HitView};
-pub use config::Config;
+pub use cache::HiCache;
+pub use config::{Config, PartSlots};
 pub use error::{Error, Result};
 pub use flights::Ready;
-pub use path::{Inserted, Loaded};
+pub use parts::PartStats;
+pub use path::{GivenPart, HitView, Inserted, Loaded};
 #[cfg(debug_assertions)]
 #[doc(hidden)]
 pub use segments::looked_at;

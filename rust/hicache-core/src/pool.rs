@@ -10,6 +10,9 @@ use crate::page::PageSize;
 /// Most bytes of a row in a plane: with the largest page, sizes of pages can't overflow.
 const MAX_ROW: usize = 1 << 30;
 
+/// Most pools with slots of their own besides the first.
+const MAX_PARTS: usize = 254;
+
 /// One tensor's share of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plane {
@@ -156,6 +159,23 @@ impl PoolSpec {
     }
 }
 
+/// The pools that begin a space of slots of their own, in order: those of spaces 1, 2 and so on. Space 0 is the
+/// cache's, the first pool's.
+pub fn owners(pools: &[PoolSpec]) -> impl Iterator<Item = &PoolSpec> {
+    pools.iter().skip(1).filter(|pool| pool.slots == SlotsOf::Own)
+}
+
+/// The space of each pool's slots, of pools that [`check_all`] accepts.
+pub fn spaces(pools: &[PoolSpec]) -> Vec<u8> {
+    let of_owner = |name: &str| owners(pools).position(|owner| owner.name == name).map_or(0, |at| at + 1);
+    let space = |pool: &PoolSpec| match &pool.slots {
+        SlotsOf::First => 0,
+        SlotsOf::Own => of_owner(&pool.name),
+        SlotsOf::Pool(name) => of_owner(name),
+    };
+    pools.iter().map(|pool| u8::try_from(space(pool)).unwrap_or(u8::MAX)).collect()
+}
+
 /// Checks what pools say of each other.
 ///
 /// # Errors
@@ -189,6 +209,9 @@ pub fn check_all(pools: &[PoolSpec]) -> Result<()> {
             let reason = format!("uses the slots of {}, so that a hit needs the same of both", owner.name);
             return argument("pools", format!("pool {}: {reason}", pool.name));
         }
+    }
+    if owners(pools).count() > MAX_PARTS {
+        return argument("pools", format!("at most {MAX_PARTS} pools have slots of their own"));
     }
     Ok(())
 }

@@ -23,19 +23,23 @@ pub struct Stats {
     pub backup_no_room_pages: u64,
     /// Pages of a load that found no room on the device.
     pub load_no_room_pages: u64,
+    /// Pages of backups that a fault of the device's copies ended: they are not on the host.
+    pub backup_failed_pages: u64,
+    /// Pages of loads that a fault ended: they are not on the device.
+    pub load_failed_pages: u64,
     /// Pages evicted from the device.
     pub evicted_device_pages: u64,
     /// Pages evicted from the host.
     pub evicted_host_pages: u64,
     /// Evicted pages that live in no tier of the tree any more.
     pub dropped_pages: u64,
-    /// Pages written to storage, or found there already.
+    /// Pages written to storage, or found there already; with windows and states also theirs.
     pub stored_pages: u64,
     /// Pages that the store failed to write, twice.
     pub store_failed_pages: u64,
     /// Pages whose digest was computed; a page whose digest is known is never hashed again.
     pub hashed_pages: u64,
-    /// Pages asked for by prefetches.
+    /// Pages asked for by prefetches; with windows and states also theirs.
     pub prefetch_asked_pages: u64,
     /// Pages that prefetches put on the host.
     pub prefetched_pages: u64,

@@ -4,9 +4,10 @@
 //! without a copy. Hits are numbers. Nothing is decided here.
 
 use crate::errors::{OrRaise, raise};
+use crate::landing::{self, Counts, counts};
 use crate::load::{Load, seconds};
 use crate::place::Place;
-use crate::pools::{self, CopiesArgument, HostArgument, MemoryArgument, PoolArgument};
+use crate::pools::{self, CopiesArgument, GpuArgument, HostArgument, MemoryArgument, PoolArgument};
 use crate::process::Origin;
 use crate::reader::Reader;
 use crate::slots::Given;
@@ -17,19 +18,16 @@ use hicache_core::identity::Fingerprint;
 use hicache_core::ids::{HitId, Tier};
 use hicache_core::page::PageSize;
 use hicache_core::transfer::Direction;
-use hicache_core::{Config, Error, HiCache, Ready};
+use hicache_core::{Config, Error, HiCache};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
 
-/// Backups, loads, stores, prefetches, strays.
-type Counts = (usize, usize, usize, usize, usize);
-
 #[pyclass(module = "hicache._hicache")]
 pub struct Cache {
     /// Dropped before `keep`, since its threads use the device memory; and only where they are.
-    core: ManuallyDrop<HiCache>,
+    pub(crate) core: ManuallyDrop<HiCache>,
     /// Keeps the device memory: the engine's tensors. None while it is detached.
     keep: Option<Py<PyAny>>,
     origin: Origin,
@@ -51,8 +49,8 @@ impl Drop for Cache {
 #[pymethods]
 impl Cache {
     #[new]
-    #[pyo3(signature = (*, page_size, bigrams, pools, memory, keep, device_slots, engine_owns_slots, eviction, host,
-        copies, gpu, storage, identity, io_threads, write_queue, prefetch_deadline, store_deadline, prefetch_threshold))]
+    #[pyo3(signature = (*, page_size, bigrams, pools, memory, keep, device_slots, engine_owns_slots, checkpoints_per_path, eviction, host,
+        copies, gpu, gpu_copies, storage, identity, io_threads, write_queue, prefetch_deadline, store_deadline, prefetch_threshold))]
     #[allow(
         clippy::too_many_arguments,
         clippy::needless_pass_by_value,
@@ -65,12 +63,14 @@ impl Cache {
         pools: Vec<PoolArgument>,
         memory: Option<MemoryArgument>,
         keep: Option<Py<PyAny>>,
-        device_slots: u32,
+        device_slots: Vec<u32>,
         engine_owns_slots: bool,
+        checkpoints_per_path: usize,
         eviction: String,
         host: HostArgument,
         copies: CopiesArgument,
         gpu: Option<i32>,
+        gpu_copies: GpuArgument,
         storage: Option<&str>,
         identity: Vec<(String, String)>,
         io_threads: usize,
@@ -84,6 +84,7 @@ impl Cache {
         let device = memory.map(pools::device);
         let identity = Fingerprint::of(&identity, page_size, &pools);
         let (host_slots, layout, shared, prefault_threads, node) = host;
+        let (device_slots, host_slots, parts) = pools::slots(&device_slots, &host_slots).or_raise(py)?;
         let config = Config {
             page_size,
             bigrams,
@@ -91,11 +92,14 @@ impl Cache {
             device_slots,
             engine_owns_slots,
             host_slots,
+            parts,
+            checkpoints_per_path,
             eviction,
             layout: layout.parse().or_raise(py)?,
             memory: SlabOptions { shared, prefault_threads, node },
             copies: pools::copies(&copies).or_raise(py)?,
             gpu,
+            gpu_copies: pools::gpu(gpu_copies),
             identity,
             io_threads,
             write_queue,
@@ -110,19 +114,20 @@ impl Cache {
     }
 
     #[pyo3(signature = (memory, keep, device_slots, gpu))]
+    #[allow(clippy::needless_pass_by_value, reason = "from a Python list")]
     fn attach(
         &mut self,
         py: Python<'_>,
         memory: MemoryArgument,
         keep: Py<PyAny>,
-        device_slots: u32,
+        device_slots: Vec<u32>,
         gpu: Option<i32>,
     ) -> PyResult<()> {
         let device = pools::device(memory);
         self.core(py)?.on_gpu(gpu);
         // SAFETY: `keep` holds the tensors whose addresses `device` names until they are detached.
         #[allow(unsafe_code)]
-        unsafe { self.core(py)?.attach(&device, device_slots) }.or_raise(py)?;
+        unsafe { self.core(py)?.attach(&device, &device_slots) }.or_raise(py)?;
         self.keep = Some(keep);
         Ok(())
     }
@@ -162,15 +167,6 @@ impl Cache {
         let core = self.core(py)?;
         let hit = core.match_prefix(buffer.view(), &namespace, after, limit.unwrap_or(usize::MAX), at);
         Ok(hit.or_raise(py)?.0)
-    }
-
-    fn view(&self, py: Python<'_>, hit: u64) -> PyResult<(u32, u32, u32, u32, bool, bool)> {
-        let view = self.core.view(HitId(hit)).or_raise(py)?;
-        Ok((view.device, view.usable, view.copied, view.stored, view.waiting, view.loaded))
-    }
-
-    fn hit_slots(&self, py: Python<'_>, hit: u64) -> PyResult<Given> {
-        self.core.hit_slots(HitId(hit)).map(Given::new).or_raise(py)
     }
 
     fn prefetch(&mut self, py: Python<'_>, hit: u64) -> PyResult<bool> {
@@ -239,13 +235,7 @@ impl Cache {
 
     #[pyo3(signature = (limits, at))]
     fn poll(&mut self, py: Python<'_>, limits: Option<Counts>, at: f64) -> PyResult<Counts> {
-        let limits = limits.map(|(backups, loads, stores, prefetches, strays)| Ready {
-            backups,
-            loads,
-            stores,
-            prefetches,
-            strays,
-        });
+        let limits = limits.map(landing::limits);
         Ok(counts(self.core(py)?.poll(limits, at).or_raise(py)?))
     }
 
@@ -287,14 +277,10 @@ impl Cache {
 
 impl Cache {
     /// The core, unless a fork brought it here: its threads did not come along.
-    fn core(&mut self, py: Python<'_>) -> PyResult<&mut HiCache> {
+    pub(crate) fn core(&mut self, py: Python<'_>) -> PyResult<&mut HiCache> {
         if self.origin.is_here() {
             return Ok(&mut self.core);
         }
         Err(raise(py, &Error::Forked))
     }
-}
-
-fn counts(ready: Ready) -> Counts {
-    (ready.backups, ready.loads, ready.stores, ready.prefetches, ready.strays)
 }

@@ -4,6 +4,8 @@
 //! |---|---|
 //! | `tokens` | int32/int64 buffers, read in place |
 //! | `cache` | the verbs, in path order |
+//! | `hit` | what a hit looks like |
+//! | `parts` | the verbs of windows and states |
 //! | `pools` | declarations, the memory behind them, and where a layout puts their bytes |
 //! | `load` | waiting for layers, without the cache and without the GIL |
 //! | `cuda` | whether there is a GPU; its copies, for tests |
@@ -19,7 +21,10 @@
 mod cache;
 mod cuda;
 mod errors;
+mod hit;
+mod landing;
 mod load;
+mod parts;
 mod place;
 mod pools;
 mod process;

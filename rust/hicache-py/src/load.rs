@@ -42,8 +42,11 @@ impl Load {
             return Ok(());
         }
         let arrived = py.detach(|| self.progress.wait(self.ticket, layers, most));
-        let late = Err(Error::Deadline { what: "the load", seconds: timeout });
-        if arrived { Ok(()) } else { late }.or_raise(py)
+        let missed = match self.progress.fault() {
+            Some(fault) => Error::Device(fault.to_string()),
+            None => Error::Deadline { what: "the load", seconds: timeout },
+        };
+        if arrived { Ok(()) } else { Err(missed) }.or_raise(py)
     }
 
     /// Lets a stream of the device wait for one layer; the CPU goes on. Without a GPU there is no stream.

@@ -1,13 +1,14 @@
 //! Pools as Python declares them, the memory behind them, and where a layout puts their bytes.
 
 use crate::errors::OrRaise;
-use hicache_core::Result;
 use hicache_core::assemble::DevicePlane;
 use hicache_core::error::Error;
 use hicache_core::host::{self, Layout as Addresses, Room};
 use hicache_core::page::PageSize;
 use hicache_core::pool::{Needs, Plane, PoolSpec, Rows, SlotsOf};
+use hicache_core::transfer::GpuOptions;
 use hicache_core::transfer::cpu::CpuOptions;
+use hicache_core::{PartSlots, Result};
 use pyo3::prelude::*;
 
 /// Name; planes as (layer, role, bytes of a row); heads and head groups; whether a row is a page; whose slots
@@ -18,12 +19,40 @@ pub type PoolArgument = (String, Vec<(u32, u32, usize)>, (u32, u32), bool, Strin
 /// (address, bytes) of each plane of each pool.
 pub type MemoryArgument = Vec<Vec<(usize, usize)>>;
 
-/// Of the host tier: slots; layout; whether other processes can map it; threads that touch it beforehand;
+/// Of the host tier: slots of each space; layout; whether other processes can map it; threads that touch it beforehand;
 /// NUMA node.
-pub type HostArgument = (u32, String, bool, usize, Option<u32>);
+pub type HostArgument = (Vec<u32>, String, bool, usize, Option<u32>);
 
 /// Threads of each direction, and when layers arrive.
 pub type CopiesArgument = (Option<usize>, String);
+
+/// Of a GPU's copies, in and out: bytes from which on the copy engine takes a run, bytes of staging,
+/// multiprocessors. None: as usual.
+pub type GpuArgument = (Option<[u64; 2]>, Option<[u64; 2]>, Option<[u32; 2]>);
+
+/// The core's options.
+pub fn gpu((engine_run, staging, multiprocessors): GpuArgument) -> GpuOptions {
+    let usual = GpuOptions::default();
+    GpuOptions {
+        engine_run: engine_run.unwrap_or(usual.engine_run),
+        staging: staging.unwrap_or(usual.staging),
+        multiprocessors: multiprocessors.unwrap_or(usual.multiprocessors),
+    }
+}
+
+/// Slots of the cache's own space on both sides, and of the parts. A list is in order of spaces.
+pub fn slots(device: &[u32], host: &[u32]) -> Result<(u32, u32, Vec<PartSlots>)> {
+    let ([own_device, device @ ..], [own_host, host @ ..]) = (device, host) else {
+        return Err(Error::Argument { argument: "pools", reason: "no slots are given".to_owned() });
+    };
+    if device.len() != host.len() {
+        let reason =
+            format!("slots of {} parts on the device and of {} on the host", device.len(), host.len());
+        return Err(Error::Argument { argument: "pools", reason });
+    }
+    let parts = device.iter().zip(host).map(|(&device, &host)| PartSlots { device, host });
+    Ok((*own_device, *own_host, parts.collect()))
+}
 
 /// The core's options.
 pub fn copies((threads, arrival): &CopiesArgument) -> Result<CpuOptions> {

@@ -1,8 +1,9 @@
 //! Counters and gauges as one flat dictionary.
 
-use hicache_core::HiCache;
+use crate::errors::OrRaise;
 use hicache_core::ids::Tier;
 use hicache_core::stats::Stats;
+use hicache_core::{HiCache, PartStats};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -29,6 +30,8 @@ pub fn to_dict<'py>(py: Python<'py>, core: &HiCache) -> PyResult<Bound<'py, PyDi
         backed_up_pages,
         backup_no_room_pages,
         load_no_room_pages,
+        backup_failed_pages,
+        load_failed_pages,
         evicted_device_pages,
         evicted_host_pages,
         dropped_pages,
@@ -55,6 +58,43 @@ pub fn to_dict<'py>(py: Python<'py>, core: &HiCache) -> PyResult<Bound<'py, PyDi
     ];
     for (name, now) in gauges {
         dict.set_item(name, now)?;
+    }
+    Ok(dict)
+}
+
+/// The same of one part.
+pub fn part_to_dict<'py>(py: Python<'py>, core: &HiCache, part: usize) -> PyResult<Bound<'py, PyDict>> {
+    let PartStats {
+        inserted,
+        backed_up,
+        backup_no_room,
+        loaded,
+        load_no_room,
+        evicted_device,
+        evicted_host,
+        prefetched,
+    } = *core.part_stats(part).or_raise(py)?;
+    let mut named = vec![
+        ("inserted", inserted),
+        ("backed_up", backed_up),
+        ("backup_no_room", backup_no_room),
+        ("loaded", loaded),
+        ("load_no_room", load_no_room),
+        ("evicted_device", evicted_device),
+        ("evicted_host", evicted_host),
+        ("prefetched", prefetched),
+    ];
+    for (tier, names) in Tier::ALL.into_iter().zip([
+        ["device_slots", "device_free", "device_resident"],
+        ["host_slots", "host_free", "host_resident"],
+    ]) {
+        let pool = core.part_slots(part, tier).or_raise(py)?;
+        let now = [pool.capacity(), pool.free(), core.tree().part_resident(part, tier)];
+        named.extend(names.into_iter().zip(now.map(|count| count as u64)));
+    }
+    let dict = PyDict::new(py);
+    for (name, count) in named {
+        dict.set_item(name, count)?;
     }
     Ok(dict)
 }

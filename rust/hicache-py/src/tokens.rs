@@ -210,6 +210,23 @@ pub fn slots<'py>(value: &Bound<'py, PyAny>, argument: &'static str) -> PyResult
     Err(no_slot(argument, wrong.unwrap_or_default())).or_raise(value.py())
 }
 
+/// Slots where -1 stands for none.
+pub fn holes(value: &Bound<'_, PyAny>, argument: &'static str) -> PyResult<Vec<Option<Slot>>> {
+    let buffer = TokenBuffer::get(value, argument)?;
+    let (mut slots, mut wrong) = (Vec::new(), None);
+    buffer.view().for_each(|number| {
+        // A negative number is as wide as can be.
+        let slot = u32::try_from(number).ok().map(Slot);
+        let hole = number.cast_signed() == -1;
+        wrong = wrong.or((slot.is_none() && !hole).then_some(number.cast_signed()));
+        slots.push(slot);
+    });
+    match wrong {
+        None => Ok(slots),
+        Some(number) => refuse(value.py(), argument, format!("{number} is no slot, and -1 stands for none")),
+    }
+}
+
 fn no_slot(argument: &'static str, number: i64) -> Error {
     Error::Argument { argument, reason: format!("{number} is no slot") }
 }

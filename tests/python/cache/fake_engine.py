@@ -166,10 +166,15 @@ class Engine:
         start = request.hit.length
         for page in range(start // size, end // size):
             self.device.write(request.table[page], request.namespace, request.tokens[: (page + 1) * size])
-        done = self.cache.insert(request.hit, request.tokens[start:end], request.table[start // size :])
+        done = self.insert(request, start, end)
         request.computed = end
         self._adopt(request, start // size, done)
         return True
+
+    def insert(self, request: Request, start: int, end: int) -> Inserted:
+        """Gives the cache the tokens from `start` to `end`, of which a partial page stays ours."""
+        size = self.device.page_size
+        return self.cache.insert(request.hit, request.tokens[start:end], request.table[start // size :])
 
     def _adopt(self, request: Request, first: int, done: Inserted) -> None:
         """Re-points the table to the tree's slots, then gives the duplicates back."""

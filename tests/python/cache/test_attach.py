@@ -160,15 +160,19 @@ WHAT_CAN_BE_DECLARED: dict[str, tuple[Callable[[], list[pools.Pool]], str | None
         None,
     ),
     "a window": (
-        lambda: [declared(), pools.declare("swa", 1, 16, [(2, 4)] * 2, torch.half, window=4)],
-        "pool swa: windows and states are declared, but no verb moves them yet",
+        lambda: [declared(), pools.declare("swa", 1, 6, [(2, 4)] * 2, torch.half, window=4)],
+        None,
     ),
     "states": (
         lambda: [
             declared(),
             pools.states("ssm", [[torch.zeros(9, 4, 4), torch.zeros(9, 3).half()]]).declared(),
         ],
-        "pool ssm: windows and states are declared, but no verb moves them yet",
+        None,
+    ),
+    "slots of its own for all pages": (
+        lambda: [declared(), pools.declare("d", 1, 16, [(2,)], torch.half, follows="d")],
+        "pool d: has slots of its own, so that a hit can't need all of its pages",
     ),
     "follows nobody": (
         lambda: [declared(), pools.declare("d", 1, 16, [(2,)], torch.half, follows="vk")],

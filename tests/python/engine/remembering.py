@@ -1,5 +1,6 @@
-"""A device-only cache for hybrids, as simple as can be: it remembers every page in a dictionary, and evicts
-only what a test tells it to. A prefix is usable where all pages, the last windows, and the state are there.
+"""Device-only caches for hybrids, as simple as can be: every page is remembered in a dictionary, and evicted
+only when a test says so, or (`Evicting`) where windows or states find no room. A prefix is usable where all
+pages, the last windows, and the state are there.
 """
 
 from __future__ import annotations
@@ -121,3 +122,41 @@ class Remembering(Uncached):
             kept = [slot for page in pages if (slot := getattr(page, part)) >= 0]
             assert len(set(kept)) == len(kept)
             assert self.free_part_slots(part) + len(kept) == self.part_sizes[part]
+
+
+class Evicting(Remembering):
+    """Makes room for windows and states, but never from those that a hit holds before its place: the state
+    there, its window, and a page more."""
+
+    def __init__(self, pools: Pools, window: int | None) -> None:
+        super().__init__(pools, window)
+        self.hits: list[HeldHit] = []
+
+    def match_prefix(self, *args: Any, **options: Any) -> UncachedHit:
+        found = super().match_prefix(*args, **options)
+        hit = HeldHit(self, found.device_length, length=found.length, slots=found.slots, parts=found.parts)
+        hit.key = found.key  # type: ignore[attr-defined]
+        self.hits.append(hit)
+        return hit
+
+    def allocate_part(self, part: str, count: int) -> torch.Tensor | None:
+        held = {id(page) for hit in self.hits for page in self.before(hit, part)}
+        for page in self.pages.values():
+            if self.free_part_slots(part) >= count:
+                break
+            if id(page) not in held and getattr(page, part) >= 0:
+                self.evict(part, page)
+        return super().allocate_part(part, count)
+
+    def before(self, hit: HeldHit, part: str) -> list[Page]:
+        """The pages whose window, or whose state, a hit needs."""
+        pages = self.path(torch.tensor(hit.key))
+        return pages[max(0, len(pages) - (self.window or 0) - 1) :] if part == "window" else pages[-1:]
+
+
+class HeldHit(RememberedHit):
+    """Known to its cache until it is released."""
+
+    def release(self, generated: int = 0) -> None:
+        assert isinstance(self.owner, Evicting)
+        self.owner.hits = [hit for hit in self.owner.hits if hit is not self]

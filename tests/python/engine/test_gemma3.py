@@ -18,6 +18,7 @@ import gemma3
 import pytest
 import torch
 
+from hicache import HiCache, Host
 from hicache.engines.reference import (
     Engine,
     Model,
@@ -28,6 +29,7 @@ from hicache.engines.reference import (
     Span,
     random_weights,
 )
+from hicache.engines.reference.declared import declared
 from hicache.engines.reference.tokenizer import MissingPackage
 from hicache.engines.reference.uncached import Uncached
 
@@ -118,6 +120,31 @@ def test_behind_the_window_too(
     print(f"\n{real.decode(ours.tokens)!r}\n{agreed}")
     assert agreed.steps >= 8
     assert agreed.difference < BOUND
+
+
+def test_from_the_cache_too(
+    real: gemma3.Gemma3, long_prompt: list[int], agreement: Callable[[Result, Result, float], Any]
+) -> None:
+    """620 tokens from device and host, also after the windows alone have left the device: as without."""
+    model, pages = real.model, -(-(len(long_prompt) + 12) // P)
+    oracle = answer(model, long_prompt, 8, chunk_tokens=100, window_slots=40)
+    pools = Pools.create(model.config, slots=2 * pages, page_size=P, window_slots=2 * 40)
+    given = []
+    with HiCache(declared(model.config, pools), P, host=Host(ratio=1.0)) as cache:
+        engine = Engine(model, pools, cache, chunk_tokens=100)
+        for leaves in ("", "", "window", "all"):
+            if leaves == "window":
+                assert len(cache.evict_part("window", 80)) > 30
+            elif leaves == "all":
+                assert len(cache.evict(2 * pages)) >= 38
+            (result,) = engine.generate([Request(long_prompt, 8, keep_logits=True)])
+            agreed = agreement(result, oracle, BOUND)
+            given.append((result.device_tokens, result.host_tokens))
+            print(f"\n{leaves or 'nothing'} left: {given[-1]}, {agreed}")
+            assert agreed.difference < BOUND
+            assert cache.drain(30)
+            cache.check()
+    assert given == [(0, 0), (608, 0), (0, 608), (0, 608)]
 
 
 def test_a_window_one_page_or_token_off_is_noticed(real: gemma3.Gemma3, long_prompt: list[int]) -> None:

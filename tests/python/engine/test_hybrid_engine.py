@@ -31,8 +31,8 @@ def test_uncached_hybrids_answer_as_the_naive_whole(seed: int) -> None:
     ]
     pages = -(-52 // page_size)
     # Two requests at most fit the window pool at once.
-    span = (window - 1 + chunk + page_size - 2) // page_size + 1
-    pools = pools_for(model, 3 * pages, page_size, min(2 * span, 2 * pages), 3 * STATES)
+    one = Needs(pools_for(model, pages, page_size, pages, 1), window, chunk).of(52).get("window", 0)
+    pools = pools_for(model, 3 * pages, page_size, 2 * one, 3 * STATES)
     engine = Engine(model, pools, chunk_tokens=chunk)
     for request, result in zip(requests, engine.generate(requests), strict=True):
         assert_naive(model, request, result)
@@ -48,7 +48,8 @@ def assert_all_free(engine: Engine) -> None:
 
 
 def test_a_request_holds_its_window_only() -> None:
-    """200 tokens in 6 window slots of 4: a window of 9 and a step of 8 tokens touch 16 positions, 5 pages."""
+    """200 tokens in 6 window slots of 4: the window, a page that is pinned before it, and a step, from the
+    middle of a page on."""
     model = hybrid("WF", window=9)
     pools = pools_for(model, 60, 4, 6, 0)
     engine = Engine(model, pools, chunk_tokens=8)
@@ -68,7 +69,7 @@ def test_a_request_holds_its_window_only() -> None:
 @pytest.mark.parametrize("steps", [0, 1, 2, 4, 7])
 def test_abort_in_any_state_returns_windows_and_states(steps: int) -> None:
     model = hybrid("SWF")
-    engine = Engine(model, pools_for(model, 40, 4, 12, 5), chunk_tokens=10, max_running=2)
+    engine = Engine(model, pools_for(model, 40, 4, 14, 6), chunk_tokens=10, max_running=2)
     sequences = [engine.submit(Request(some_tokens(18 + n, n).tolist(), 5)) for n in range(4)]
     for _ in range(steps):
         engine.step()
@@ -81,7 +82,8 @@ def test_abort_in_any_state_returns_windows_and_states(steps: int) -> None:
 
 
 def test_requests_that_could_wait_for_each_others_windows_run_one_by_one() -> None:
-    """Each needs three window slots at times and always holds two: with four, two at once would never end."""
+    """Each needs three window slots at times and always holds two: with four, two at once would never end.
+    (Behind a hit it would need one more.)"""
     model = hybrid("WF", window=9)
     engine = Engine(model, pools_for(model, 40, 4, 4, 0), chunk_tokens=1, stall_timeout=2.0)
     requests = [Request([token], 20, keep_logits=True) for token in (3, 4)]
@@ -115,9 +117,9 @@ def test_what_can_never_run_is_refused() -> None:
     with pytest.raises(ValueError, match="need a window pool"):
         Engine(model, KVPool.create(model.config, slots=4, page_size=4))
     pools = pools_for(model, 40, 4, 4, 1)
-    with pytest.raises(RequestTooLarge, match="5 slots of the window pool, which has 4"):
+    with pytest.raises(RequestTooLarge, match="6 slots of the window pool, which has 4"):
         Engine(model, pools, chunk_tokens=8).submit(Request([1] * 30, 2))
-    with pytest.raises(RequestTooLarge, match="2 slots of the state pool, which has 1"):
+    with pytest.raises(RequestTooLarge, match="3 slots of the state pool, which has 1"):
         Engine(model, pools, chunk_tokens=1).submit(Request([1] * 30, 2))
 
     class Plain:
@@ -141,6 +143,7 @@ def test_a_checkpoint_is_given_only_at_its_own_boundary() -> None:
     cache = Recording(10, 4, state_slots=2)
     parts = Parts(cache, Needs(pools, 0, 8), 20)
     assert parts.take(UncachedHit(cache))
+    assert parts.reach(6)
     use = parts.state_use(0, 6)
     assert use is not None
     assert use.checkpoint is not None

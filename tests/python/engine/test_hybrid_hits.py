@@ -10,9 +10,10 @@ import naive
 import pytest
 import torch
 from hybrids import SEEN, assert_naive, hybrid, off, pools_for, some_tokens
-from remembering import Page, Remembering
+from remembering import Evicting, Page, Remembering
 
 from hicache.engines.reference import Engine, Request, Result
+from hicache.engines.reference.parts import Needs
 
 
 class Restoring:
@@ -159,6 +160,24 @@ def test_a_state_pool_without_room_makes_no_checkpoint() -> None:
     cache.check()
     states = [page.state >= 0 for page in cache.path(torch.tensor(request.tokens))]
     assert states == [True, True] + [False] * 5
+
+
+@pytest.mark.parametrize(("window", "chunk_tokens"), [(10, 3), (10, 2), (6, 5), (1, 7)])
+def test_what_a_request_needs_at_most_is_enough(window: int, chunk_tokens: int) -> None:
+    """Alone in pools of just that size, also behind a hit whose window and checkpoint are held: nobody else
+    could give it room."""
+    model = hybrid("SWF", window=window)
+    needs = Needs(pools_for(model, 60, 4, 60, 60), window, chunk_tokens).of(43)
+    pools = pools_for(model, 60, 4, needs["window"], needs["state"])
+    cache = Evicting(pools, max(1, -(-(window - 1) // 4)))
+    engine = Engine(model, pools, cache, chunk_tokens=chunk_tokens, stall_timeout=0.5)
+    prompt = some_tokens(30).tolist()
+    for asked, new in ((prompt[:25], 1), (prompt, 12)):
+        request = Request(asked, new, keep_logits=True)
+        (result,) = engine.generate([request])
+        assert_naive(model, request, result)
+        cache.check()
+    assert result.device_tokens > 0
 
 
 def concurrent(stack: Restoring, seed: int) -> list[Request]:

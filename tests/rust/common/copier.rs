@@ -13,6 +13,8 @@ struct Shared {
     memory: Arc<Memory>,
     progress: [Arc<Progress>; 2],
     ways: Mutex<[Way; 2]>,
+    /// What ended it.
+    fault: Mutex<Option<String>>,
 }
 
 #[derive(Default)]
@@ -24,7 +26,21 @@ struct Way {
 impl Gate {
     /// Open both ways.
     pub fn new(memory: Arc<Memory>) -> Self {
-        Self(Arc::new(Shared { memory, progress: Default::default(), ways: Mutex::default() }))
+        Self::after(memory, [0; 2])
+    }
+
+    /// The same when tickets up to these have passed, in and out.
+    pub fn after(memory: Arc<Memory>, tickets: [u64; 2]) -> Self {
+        let progress = tickets.map(|ticket| Arc::new(Progress::starting_at(ticket)));
+        Self(Arc::new(Shared { memory, progress, ways: Mutex::default(), fault: Mutex::default() }))
+    }
+
+    /// The copier ends: what waits, and what comes, is never carried out.
+    pub fn end(&self, why: &str) {
+        let mut ways = self.0.ways.lock().unwrap();
+        ways.iter_mut().for_each(|way| way.held.clear());
+        *self.0.fault.lock().unwrap() = Some(why.to_owned());
+        self.0.progress.iter().for_each(|progress| progress.break_off(why));
     }
 
     pub fn shut(&self, direction: Direction) {
@@ -59,6 +75,9 @@ impl Gate {
 impl Copier for Gate {
     fn submit(&mut self, job: CopyJob) {
         let mut ways = self.0.ways.lock().unwrap();
+        if self.fault().is_some() {
+            return;
+        }
         let way = &mut ways[job.direction as usize];
         if way.shut {
             way.held.push_back(job);
@@ -69,5 +88,9 @@ impl Copier for Gate {
 
     fn progress(&self, direction: Direction) -> &Arc<Progress> {
         &self.0.progress[direction as usize]
+    }
+
+    fn fault(&self) -> Option<String> {
+        self.0.fault.lock().unwrap().clone()
     }
 }

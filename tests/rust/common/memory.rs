@@ -3,7 +3,7 @@
 
 use super::mix;
 use hicache_core::Config;
-use hicache_core::executor::HostMemory;
+use hicache_core::executor::{HostMemory, HostPool};
 use hicache_core::hash::Namespace;
 use hicache_core::host::{Layout, Slab};
 use hicache_core::ids::Slot;
@@ -22,7 +22,7 @@ pub struct Memory {
 
 impl Memory {
     pub fn new(config: &Config, host: &HostMemory) -> Self {
-        let (layout, slab) = &host.pools[0];
+        let HostPool { layout, slab, .. } = &host.pools[0];
         let page = |bytes: usize| bytes * config.page_size.tokens();
         let sizes: Vec<usize> =
             config.pools[0].planes.iter().map(|plane| page(plane.bytes_per_token)).collect();
@@ -50,6 +50,11 @@ impl Memory {
         }
     }
 
+    /// The engine has other memory: nothing that was in it is there any more.
+    pub fn forget_device(&self) {
+        self.device.lock().unwrap().iter_mut().for_each(|plane| plane.fill(0xAA));
+    }
+
     /// A host page, plane after plane.
     pub fn host_page(&self, slot: Slot) -> Vec<u8> {
         let mut page = Vec::with_capacity(self.page_bytes());
@@ -72,7 +77,7 @@ impl Memory {
     }
 
     pub fn carry_out(&self, job: &CopyJob) {
-        for &(device, host) in &job.pages {
+        for &(device, host) in job.space(0) {
             match job.direction {
                 Direction::In => self.write_device(device, &self.host_page(host)),
                 Direction::Out => self.write_host(host, &self.device_page(device)),

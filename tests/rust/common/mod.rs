@@ -4,20 +4,27 @@
 pub mod bench;
 pub mod buffer;
 pub mod copier;
+pub mod drip;
 pub mod drive;
 pub mod frames;
 pub mod hybrid;
 pub mod memory;
+pub mod mixed;
+pub mod models;
 pub mod naive;
 pub mod parts;
 pub mod policies;
 pub mod pools;
 pub mod rig;
 pub mod side;
+pub mod spaces;
+pub mod squall;
+pub mod squall_end;
 pub mod store;
 pub mod storm;
 pub mod tenants;
 pub mod travel;
+pub mod travels;
 
 /// A seeded sequence of numbers: the same on every machine.
 #[derive(Debug)]

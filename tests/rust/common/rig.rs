@@ -12,6 +12,7 @@ use hicache_core::page::{PageSize, Tokens};
 use hicache_core::policy::{Eviction, Lru};
 use hicache_core::pool::{Plane, PoolSpec};
 use hicache_core::storage::{Store, Workers};
+use hicache_core::transfer::GpuOptions;
 use hicache_core::transfer::cpu::CpuOptions;
 use hicache_core::{Config, HiCache, HitView, assemble};
 use std::sync::Arc;
@@ -52,10 +53,13 @@ pub fn config(shape: Shape) -> Config {
         device_slots: shape.device,
         engine_owns_slots: false,
         host_slots: shape.host,
+        parts: Vec::new(),
+        checkpoints_per_path: 0,
         eviction: "lru".into(),
         layout: shape.layout,
         memory: SlabOptions::default(),
         gpu: None,
+        gpu_copies: GpuOptions::default(),
         copies: CpuOptions::default(),
         io_threads: shape.threads,
         write_queue: shape.queue,
@@ -195,6 +199,23 @@ impl Rig {
         let slots = self.cache.evict(tier, pages).unwrap();
         self.books();
         slots
+    }
+
+    /// After a fault and when no hit is loaded: other device memory, and a copier that has no fault.
+    pub fn wake_elsewhere(&mut self) {
+        let slots = u32::try_from(self.cache.slots(Tier::Device).capacity()).unwrap();
+        self.cache.detach().unwrap();
+        self.memory.forget_device();
+        let memory = Arc::clone(&self.memory);
+        let mut made = None;
+        let attached = self.cache.attach_copier(&[slots], |_, _, finished| {
+            let gate = Gate::after(memory, finished);
+            made = Some(gate.clone());
+            Ok(Box::new(gate))
+        });
+        attached.unwrap();
+        self.gate = made.unwrap();
+        self.books();
     }
 
     /// With no hit and no transfer left, everything can go and nothing is lost.

@@ -149,7 +149,7 @@ impl Side {
         let ticket = self.tickets[direction as usize] + 1;
         self.tickets[direction as usize] = ticket;
         let pages = pages.iter().map(|&(device, host)| (Slot(device), Slot(host))).collect();
-        self.copier.submit(CopyJob { ticket, direction, pages });
+        self.copier.submit(CopyJob::of(ticket, direction, vec![pages]));
         let progress = self.copier.progress(direction);
         assert!(progress.wait(ticket, self.shape.layers, Duration::from_secs(5)));
         assert!(progress.wait(ticket + 1, 0, Duration::from_secs(5)), "the whole job");

@@ -57,7 +57,7 @@ impl Travel {
         let ticket = self.tickets[direction as usize] + 1;
         self.tickets[direction as usize] = ticket;
         let pages = pages.iter().map(|&(device, host)| (Slot(device), Slot(host))).collect();
-        self.copier.submit(CopyJob { ticket, direction, pages });
+        self.copier.submit(CopyJob::of(ticket, direction, vec![pages]));
         assert!(self.copier.progress(direction).wait(ticket + 1, 0, Duration::from_secs(20)));
     }
 
@@ -128,7 +128,7 @@ impl Far {
     pub fn copy(&mut self, direction: Direction, (device, host): (u32, u32)) {
         let ticket = self.tickets[direction as usize] + 1;
         self.tickets[direction as usize] = ticket;
-        self.copier.submit(CopyJob { ticket, direction, pages: vec![(Slot(device), Slot(host))] });
+        self.copier.submit(CopyJob::of(ticket, direction, vec![vec![(Slot(device), Slot(host))]]));
         assert!(self.copier.progress(direction).wait(ticket + 1, 0, Duration::from_secs(20)));
     }
 

@@ -120,6 +120,7 @@ impl Pool {
         let slab = self.slab.address(0..0).unwrap() as u64;
         let pair = |layer: usize, plane: usize| PlanePair {
             layer: u32::try_from(layer).unwrap(),
+            space: 0,
             device: Side {
                 address: self.device[layer * planes + plane].as_ptr() as u64,
                 page: signed(page * heads * head),

@@ -7,8 +7,8 @@ use hicache_core::identity::Fingerprint;
 use hicache_core::ids::{HitId, Tier};
 use hicache_core::page::{PageSize, Tokens};
 use hicache_core::pool::{Plane, PoolSpec};
-use hicache_core::transfer::Direction;
 use hicache_core::transfer::cpu::CpuOptions;
+use hicache_core::transfer::{Direction, GpuOptions};
 use hicache_core::{Config, Error, HiCache};
 use std::time::{Duration, Instant};
 
@@ -32,9 +32,12 @@ fn config(layout: LayoutKind) -> Config {
         engine_owns_slots: false,
         eviction: "lru".to_owned(),
         host_slots: SLOTS,
+        parts: Vec::new(),
+        checkpoints_per_path: 0,
         layout,
         memory: SlabOptions::default(),
         gpu: Some(0),
+        gpu_copies: GpuOptions::default(),
         copies: CpuOptions::default(),
         io_threads: 1,
         write_queue: 4,
@@ -141,10 +144,22 @@ pub fn there_and_back(layout: LayoutKind, alive: fn() -> usize) {
     assert_eq!(alive(), 0, "a detached cache holds on to the device");
     drop(memory);
     // SAFETY: as above.
-    unsafe { cache.attach(&other.device(), SLOTS) }.unwrap();
+    unsafe { cache.attach(&other.device(), &[SLOTS]) }.unwrap();
     bring_back(&mut cache, &tokens, &mut other);
     drop(cache);
     assert_eq!(alive(), 0, "something was left behind");
+}
+
+/// A backup and a load with these options.
+pub fn goes_by(options: GpuOptions) {
+    let mut memory = Memory::new();
+    let config = Config { gpu_copies: options, ..config(LayoutKind::PageUnified) };
+    // SAFETY: `memory` outlives the cache and never moves its planes.
+    let mut cache = unsafe { HiCache::over_memory(config, Some(&memory.device()), None) }.unwrap();
+    for _ in 0..2 {
+        assert!(serve(&mut cache, &[1, 2, 3, 4], &mut memory));
+        cache.evict(Tier::Device, 9).unwrap();
+    }
 }
 
 /// After CUDA has failed, the verbs that copy say so, and nothing else hangs.
@@ -164,4 +179,63 @@ pub fn says_what_failed(break_it: impl Fn()) {
     assert!(matches!(&failed, Error::Device(text) if text.contains("700")), "{failed}");
     cache.poll(None, 0.0).unwrap();
     cache.close(Duration::from_secs(1));
+}
+
+/// A backup or a load fails: what it was to bring is never served. With other memory the cache goes on. True if
+/// something failed.
+pub fn goes_on_after_a_fault(break_it: impl Fn(), alive: fn() -> usize) -> bool {
+    let tokens: Vec<i32> = (0..12).collect();
+    let (mut memory, mut other) = (Memory::new(), Memory::new());
+    // SAFETY: both outlive the cache or its detaching, and never move their planes.
+    let made = unsafe { HiCache::over_memory(config(LayoutKind::PageUnified), Some(&memory.device()), None) };
+    let mut cache = made.unwrap();
+    assert!(serve(&mut cache, &tokens[..4], &mut memory));
+    cache.evict(Tier::Device, 9).unwrap();
+    break_it();
+    // Loads a page and backs two others up; then loads three.
+    if serve(&mut cache, &tokens, &mut memory) {
+        cache.evict(Tier::Device, 9).unwrap();
+        if serve(&mut cache, &tokens, &mut memory) {
+            return false;
+        }
+    }
+    assert_eq!(alive(), 0, "a fault ends all that uses the device");
+    assert_eq!((cache.in_flight(), cache.tree().resident(Tier::Device)), (0, 0));
+    assert!(cache.tree().resident(Tier::Host) >= 1, "what was there before stays");
+    cache.detach().unwrap();
+    // SAFETY: as above.
+    unsafe { cache.attach(&other.device(), &[SLOTS]) }.unwrap();
+    for _ in 0..2 {
+        assert!(serve(&mut cache, &tokens, &mut other), "other memory, and no fault");
+        assert_eq!(cache.tree().resident(Tier::Host), 3);
+        assert_eq!(cache.evict(Tier::Device, 9).unwrap().len(), 3);
+    }
+    true
+}
+
+/// One request, with every byte of the pages that it finds looked at; false if the device failed meanwhile.
+fn serve(cache: &mut HiCache, tokens: &[i32], memory: &mut Memory) -> bool {
+    let hit = matched(cache, tokens);
+    let served = compute(cache, hit, tokens, memory);
+    cache.release(hit, 0).unwrap();
+    until_idle(cache);
+    cache.poll(None, 0.0).unwrap();
+    cache.check().unwrap();
+    served.is_some() && cache.allocate(0).is_ok()
+}
+
+/// Loads what hits, computes what doesn't, and inserts it; `None` if the device failed.
+fn compute(cache: &mut HiCache, hit: HitId, tokens: &[i32], memory: &mut Memory) -> Option<()> {
+    let ticket = cache.load(&[hit], None).ok()?.ticket;
+    cache.progress(Direction::In).wait(ticket, 2, Duration::from_secs(3600)).then_some(())?;
+    let slots = cache.hit_slots(hit).ok()?;
+    (1..).zip(&slots).for_each(|(id, slot)| memory.verify(slot.0, id));
+    let new = cache.allocate(tokens.len() / PAGE - slots.len()).ok()??;
+    let first = u8::try_from(slots.len()).unwrap() + 1;
+    (first..).zip(&new).for_each(|(id, slot)| memory.compute(slot.0, id));
+    if cache.insert(hit, Tokens::I32(&tokens[slots.len() * PAGE..]), &new).is_err() {
+        cache.free(&new).unwrap();
+        return None;
+    }
+    Some(())
 }

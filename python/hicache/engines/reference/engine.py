@@ -161,7 +161,7 @@ class Engine:
         batch = [(sequence, sequence.span(1)) for sequence in answering if path.reach(sequence, 1)]
         left = max(self._chunk_tokens - len(answering), 1)  # a prompt moves on however many answers there are
         for sequence in prompting:
-            tokens = min(sequence.prompt - sequence.computed, left)
+            tokens = sequence.step(left)
             if tokens and path.reach(sequence, tokens):
                 batch.append((sequence, sequence.span(tokens)))
                 left -= tokens

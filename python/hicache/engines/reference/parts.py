@@ -6,10 +6,11 @@
 
     state         own      private: the state after the last token that was computed
                   source   where the next span starts from: the hit's checkpoint, then `own`
-                  spare    ours, for the next checkpoint; the tree may take it with an insert
+                  spare    for the next checkpoint, where there is room; the tree may take it with an insert
 
 A page leaves the window when no later token sees any of it; what is freed then is enough for the pages that
-follow, so that a request holds at most what `Needs` says at any time. States are read from `source` and
+follow, so that a request holds at most what `Needs` says at any time, what its hit pins included: whoever
+waits for room waits for no one who waits. States are read from `source` and
 written to `own` and `spare`: a checkpoint that others share is never advanced.
 
 For: `path.py`, at the same places where it takes and gives slots of full attention.
@@ -35,7 +36,13 @@ if TYPE_CHECKING:
     from hicache.engines.reference.pools import Pools
     from hicache.engines.reference.verbs import HybridCache, HybridDone
 
-STATES = 2  # slots of a request: its own, and one for the next checkpoint
+STATES = 3  # slots of a request: its own, the checkpoint that its hit pins, and one for the next checkpoint
+
+
+def reach(window: int) -> int:
+    """Tokens that a hit needs before its end where a token sees `window` tokens, itself included. At least
+    one: a cache's windows have some."""
+    return max(window - 1, 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +57,11 @@ class Needs:
         """Slots by pool for a request of so many tokens."""
         needs = {}
         if self.pools.window is not None:
-            size = self.pools.window.page_size
-            seen = self.window - 1 + self.chunk  # by the tokens of one step
-            needs["window"] = min(self.pools.window.pages_for(kv_tokens), (seen + size - 2) // size + 1)
+            pages = self.pools.window.pages_for
+            # Behind the hit's place, which is up to a page short of what is computed, the tokens of a step;
+            # before it what a cache pins with it: the window, and a page more (an edge's beginning).
+            step = pages(self.pools.window.page_size - 1 + self.chunk)
+            needs["window"] = min(pages(kv_tokens), pages(reach(self.window)) + 1 + step)
         if self.pools.state is not None:
             needs["state"] = STATES
         return needs
@@ -87,13 +96,13 @@ class Parts:
         self._held_at: int | None = None  # the boundary whose state the spare slot holds
 
     def take(self, hit: Any) -> bool:
-        """Start behind a hit: its window, its checkpoint, and slots for states of our own. False: no room."""
+        """Start behind a hit: its window, its checkpoint, and a slot for our own state. False: no room."""
         pools = self._needs.pools
         if pools.state is not None:
-            slots = self._cache.allocate_part("state", STATES)
+            slots = self._cache.allocate_part("state", 1)
             if slots is None:
                 return False
-            self._own, self._spare = slots.tolist()
+            self._own = int(slots)
         if hit.length:
             self._start_behind(hit.length, hit.parts)
         return True
@@ -174,11 +183,13 @@ class Parts:
         return max(0, position - self._needs.window + 1) // self._page_size
 
     def _drop(self, until: int) -> None:
+        if until <= self._first:
+            return
         pages = slice(self._first, until)
         self._cache.free_part("window", self.window_table[pages][self._ours[pages]])
         self.window_table[pages] = NO_SLOT
         self._ours[pages] = False
-        self._first = max(self._first, until)
+        self._first = until
 
     def give_back(self) -> None:
         """Free all that is ours; the request may start anew afterwards."""

@@ -86,6 +86,7 @@ def allocate(cache: Cache, sequence: Sequence, pool: KVPool) -> bool:
         return False
     sequence.page_table = torch.cat([hit.slots, slots])
     sequence.computed = sequence.restored = hit.length
+    sequence.checkpoint = hit.checkpoint_length
     # What this request's own prefetch brought in was the tail of what the load copied.
     sequence.from_storage = min(hit.storage_length, hit.loaded_length)
     sequence.from_host = hit.loaded_length - sequence.from_storage

@@ -57,6 +57,7 @@ class Sequence:
     hit: Any = None
     page_table: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.int32))
     parts: Parts | None = None  # its slots in the other pools of a hybrid model
+    checkpoint: int | None = None  # position where a state would help the next request
     restored: int = 0  # tokens that the hit gave at admission; of these:
     from_host: int = 0
     from_storage: int = 0
@@ -80,6 +81,14 @@ class Sequence:
     def generated(self) -> int:
         """Tokens generated so far."""
         return self.length - self.prompt
+
+    def step(self, most: int) -> int:
+        """Tokens of the prompt to compute next: as many as there are, or up to where a checkpoint would help,
+        since one is made where a step ends."""
+        tokens = min(self.prompt - self.computed, most)
+        if self.checkpoint is not None and self.computed < self.checkpoint:
+            tokens = min(tokens, self.checkpoint - self.computed)
+        return tokens
 
     def span(self, tokens: int) -> Span:
         """The next `tokens` tokens to compute."""

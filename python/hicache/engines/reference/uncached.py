@@ -128,6 +128,7 @@ class UncachedHit:
     loaded_length: int = 0
     slots: Tensor = field(default_factory=lambda: NO_SLOTS)
     parts: Mapping[str, Tensor] = field(default_factory=dict)
+    checkpoint_length: int | None = None
 
     def release(self, generated: int = 0) -> None:
         """Gives the request's pages back."""

@@ -48,6 +48,11 @@ class Hit(Protocol):
         """(length / page_size,) int32 device slots of the whole path."""
         ...
 
+    @property
+    def checkpoint_length(self) -> int | None:
+        """Where a checkpoint of the state would help the next request; None: nowhere."""
+        ...
+
     def release(self, generated: int = 0) -> None:
         """Exactly once, in any state."""
         ...

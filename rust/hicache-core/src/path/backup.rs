@@ -1,29 +1,31 @@
-//! `backup`: device → host, parents first; what has landed goes on to storage.
+//! `backup`: device → host, parents first; what has landed goes on to storage. Windows and states are backed up
+//! by themselves, too: with pages that were backed up long before.
 
 use crate::cache::HiCache;
 use crate::command::Command;
 use crate::error::{Error, Result};
 use crate::flights::{Batch, Copy, What};
 use crate::hash::Digest;
-use crate::ids::{HitId, Slot, Tier};
+use crate::ids::{HitId, HostSlot, Slot, Tier};
 use crate::path::prefetch::BATCH_PAGES;
-use crate::tree::{Hold, PinId, Place};
+use crate::tree::{Hold, Missing, PinId, Place};
 
 impl HiCache {
-    /// Copies those pages of a loaded hit to the host that are not there, as far as there is room.
-    /// Returns how many were started. `insert` does so by itself.
+    /// Copies what of a loaded hit is not on the host there, as far as there is room: pages, and the window and the
+    /// state at its end. Returns how many slots' copies were started. `insert` does so by itself.
     ///
     /// # Errors
-    /// When the hit was released or isn't loaded.
+    /// When the hit was released or isn't loaded, or copies have failed for good.
     pub fn backup(&mut self, id: HitId) -> Result<usize> {
         self.open()?;
         let hit = self.hit(id)?;
         if !hit.loaded {
             return Err(Error::Hit("is not loaded: nothing of it is held on the device"));
         }
-        let pages = self.back_up_path(self.tree.pinned(&hit.pin));
+        self.on_device()?;
+        let slots = self.back_up_path(self.tree.pinned(&hit.pin));
         self.act();
-        Ok(pages)
+        Ok(slots)
     }
 
     /// Starts the backup of what a path has on the device and not on the host.
@@ -31,41 +33,99 @@ impl HiCache {
         let from = self.tree.resident_depth(place, Tier::Host);
         let on_device = self.tree.resident_depth(place, Tier::Device);
         let missing = on_device.saturating_sub(from) as usize;
-        if missing == 0 || self.host.capacity() == 0 {
+        let nothing = self.host.capacity() == 0 || (missing == 0 && self.parts.is_empty());
+        // What is on the device after a fault may never have arrived there.
+        if nothing || self.executor.fault().is_some() {
             return 0;
         }
         // The sources must not go while room is made; nor may the copies, which hang on them.
         let device = self.tree.pin(self.tree.ancestor(place, on_device), Hold::Device);
+        let beside = self.hold_beside(&device, from);
         let room = self.host_room(missing);
         self.stats.backup_no_room_pages += (missing - room) as u64;
         let slots = self.host.take(room).unwrap_or_default();
-        if slots.is_empty() {
+        #[expect(clippy::cast_possible_truncation, reason = "no more slots than pages")]
+        let pages = from..from + slots.len() as u32;
+        let parts = self.room_beside(&device, pages.end);
+        beside.into_iter().for_each(|beside| self.tree.unpin(beside));
+        let count = slots.len() + parts.iter().map(|(_, slots)| slots.len()).sum::<usize>();
+        if count == 0 {
             self.tree.unpin(device);
             return 0;
         }
-        #[expect(clippy::cast_possible_truncation, reason = "no more slots than pages")]
-        let pages = from..from + slots.len() as u32;
+        let place = self.tree.pinned(&device);
         let sources = self.tree.slots(place, pages.clone(), Tier::Device);
-        let end = self.tree.mirror(self.tree.pinned(&device), &slots);
+        if !slots.is_empty() {
+            self.tree.mirror(place, &slots);
+        }
+        let mut end = self.tree.ancestor(place, pages.end.min(place.depth));
         self.host.place(&slots);
+        let mut copies = vec![sources.into_iter().zip(slots.iter().copied()).collect()];
+        let mut store = Vec::new();
+        if self.storage {
+            let full = slots.iter().copied().map(HostSlot::full);
+            store.extend(self.tree.digests(end, pages.clone()).into_iter().zip(full));
+        }
+        let mut beside = Vec::with_capacity(parts.len());
+        for (part, (missing, slots)) in parts.into_iter().enumerate() {
+            end = self.bring(part, Tier::Host, end, &missing, &slots);
+            if self.storage {
+                store.extend(
+                    self.part_keys(part, end, &missing.pages).into_iter().zip(self.in_space(part, &slots)),
+                );
+            }
+            self.parts[part].stats.backed_up += slots.len() as u64;
+            copies.push(missing.slots.into_iter().zip(slots.iter().copied()).collect());
+            beside.push(slots);
+        }
         let device = self.tree.move_pin(device, end);
-        let host = self.tree.pin(end, Hold::Host);
-        let store = if self.storage {
-            self.tree.digests(end, pages).into_iter().zip(slots.iter().copied()).collect()
-        } else {
-            Vec::new()
-        };
+        // The pin has split an edge that it ends inside of.
+        let host = self.tree.pin(self.tree.pinned(&device), Hold::Host);
         self.stats.backed_up_pages += slots.len() as u64;
         self.flights.backups_submitted += 1;
         let ticket = self.flights.backups_submitted;
-        let count = slots.len();
-        self.commands.push(Command::Backup { ticket, pages: sources.into_iter().zip(slots).collect() });
-        self.flights.backups.push_back(Copy { ticket, device, host, store });
+        self.commands.push(Command::Backup { ticket, pages: copies });
+        self.flights.backups.push_back(Copy {
+            ticket,
+            device,
+            host,
+            pages: pages.end - pages.start,
+            parts: beside,
+            store,
+        });
         count
     }
 
+    /// With parts, what is on the host already must not go to make room for what comes: the one is worth nothing
+    /// without the other.
+    fn hold_beside(&mut self, device: &PinId, on_host: u32) -> Option<PinId> {
+        if self.parts.is_empty() {
+            return None;
+        }
+        let place = self.tree.pinned(device);
+        Some(self.tree.pin(self.tree.ancestor(place, on_host.min(place.depth)), Hold::Host))
+    }
+
+    /// What the parts miss on the host at the end of what is or comes there of a path, as far as there is room for
+    /// all that one part misses, and slots for it.
+    fn room_beside(&mut self, device: &PinId, on_host: u32) -> Vec<(Missing, Vec<Slot>)> {
+        let mut room = Vec::new();
+        for part in 0..self.parts.len() {
+            let place = self.tree.pinned(device);
+            let end = self.tree.ancestor(place, on_host.min(place.depth));
+            let missing = self.tree.missing_up_to(part, Tier::Host, end, end.depth);
+            let count = missing.pages.len();
+            let slots = self.part_room(part, Tier::Host, count);
+            if slots.is_none() {
+                self.parts[part].stats.backup_no_room += count as u64;
+            }
+            room.push(slots.map_or_else(|| (Missing::default(), Vec::new()), |slots| (missing, slots)));
+        }
+        room
+    }
+
     /// A backup landed: its pages are written to storage, in batches that each hold all of them.
-    pub(crate) fn store_pages(&mut self, host: PinId, pages: &[(Digest, Slot)]) {
+    pub(crate) fn store_pages(&mut self, host: PinId, pages: &[(Digest, HostSlot)]) {
         for batch in pages.chunks(BATCH_PAGES) {
             let id = self.flights.next_batch();
             let (keys, slots) = batch.iter().copied().unzip();

@@ -16,7 +16,10 @@ impl HiCache {
     /// owns are with the engine. Nothing was changed.
     pub fn detach(&mut self) -> Result<usize> {
         self.open()?;
-        self.on_device()?;
+        // After a fault too: it is how a cache gets other memory, and goes on.
+        if !self.attached() {
+            return Err(Error::Detached);
+        }
         if self.copying() > 0 {
             return argument("pools", "copies are under way: poll until they have landed, then detach");
         }
@@ -27,6 +30,13 @@ impl HiCache {
         let out = if self.config.engine_owns_slots { 0 } else { self.device.out() };
         if out > 0 {
             return argument("pools", format!("{out} device slots are out: free them, then detach"));
+        }
+        for (part, pools) in self.parts.iter().enumerate() {
+            let (out, name) = (pools.device.out(), self.part_names()[part]);
+            if out > 0 {
+                let reason = format!("{out} device slots of {name} are out: free them, then detach");
+                return argument("pools", reason);
+            }
         }
         let before = self.stats.dropped_pages;
         self.make_room(Tier::Device, usize::MAX);
@@ -58,11 +68,16 @@ impl HiCache {
     /// The device tier has no slots.
     pub(crate) fn leave_device(&mut self) {
         self.device = SlotPool::new(0);
+        self.parts.iter_mut().for_each(|part| part.device = SlotPool::new(0));
     }
 
-    /// The device tier has so many slots, and no page.
-    pub(crate) fn enter_device(&mut self, slots: u32) {
-        self.config.device_slots = slots;
+    /// The device tier has so many slots of each space, and no page.
+    pub(crate) fn enter_device(&mut self, slots: &[u32]) {
+        self.config.resize(slots);
+        for (pools, slots) in self.parts.iter_mut().zip(&self.config.parts) {
+            pools.device = SlotPool::new(slots.device);
+        }
+        let slots = self.config.device_slots;
         self.device =
             if self.config.engine_owns_slots { SlotPool::all_out(slots) } else { SlotPool::new(slots) };
         self.publish();

@@ -69,17 +69,7 @@ impl HiCache {
             return Vec::new();
         }
         let out = self.tree.evict(tier, pages);
-        let ours = tier == Tier::Host || !self.config.engine_owns_slots;
-        let (pool, counter) = match tier {
-            Tier::Device => (&mut self.device, &mut self.stats.evicted_device_pages),
-            Tier::Host => (&mut self.host, &mut self.stats.evicted_host_pages),
-        };
-        *counter += out.slots.len() as u64;
-        self.stats.dropped_pages += out.dropped as u64;
-        pool.displace(&out.slots);
-        if ours {
-            pool.give_back(&out.slots);
-        }
+        self.left(tier, &out);
         out.slots
     }
 }

@@ -16,7 +16,14 @@ pub struct Inserted {
     pub slots: Vec<Slot>,
     /// So many of the given slots, the first ones, were not adopted: they are the caller's to give back.
     pub duplicates: usize,
+    /// For each part that was given, the tree's slot for each slot that was, [`crate::ids::NO_SLOT`] where it has
+    /// none. Where it is the given one, the tree adopted that; else that is the caller's to give back.
+    pub parts: Vec<Vec<Slot>>,
 }
+
+/// The slots of a part that an insert is given, by the part's number. A window: for each inserted page its slot, or
+/// none. A state: one, of the checkpoint at the end of the last inserted page, or none.
+pub type GivenPart = (usize, Vec<Option<Slot>>);
 
 impl HiCache {
     /// Adds the whole pages of `tokens`, which follow the hit's place, with their device slots.
@@ -27,6 +34,22 @@ impl HiCache {
     /// When the hit isn't loaded; for negative tokens; for too few, too many or wrong slots.
     /// Nothing was changed.
     pub fn insert(&mut self, id: HitId, tokens: Tokens<'_>, slots: &[Slot]) -> Result<Inserted> {
+        self.insert_parts(id, tokens, slots, &[])
+    }
+
+    /// The same with the windows of these pages and the checkpoint at their end, so far as they are there. Slots
+    /// that the tree doesn't adopt stay the caller's. A window that had left is mended.
+    ///
+    /// # Errors
+    /// As [`HiCache::insert`]; for a part that isn't there or is named twice, and for too few, too many or wrong
+    /// slots of one. Nothing was changed.
+    pub fn insert_parts(
+        &mut self,
+        id: HitId,
+        tokens: Tokens<'_>,
+        slots: &[Slot],
+        parts: &[GivenPart],
+    ) -> Result<Inserted> {
         self.open()?;
         self.on_device()?;
         if !self.hit(id)?.loaded {
@@ -50,9 +73,11 @@ impl HiCache {
             let reason = format!("{pages} whole pages need a slot each, got {}", slots.len());
             return argument("slots", reason);
         }
+        self.check_given(parts, pages)?;
         let given = &slots[..pages];
         if pages == 0 {
-            return Ok(Inserted { depth: place.depth, slots: Vec::new(), duplicates: 0 });
+            let parts = parts.iter().map(|_| Vec::new()).collect();
+            return Ok(Inserted { depth: place.depth, slots: Vec::new(), duplicates: 0, parts });
         }
         self.device.check_out("slots", given)?;
         let new = key.from((known.depth - place.depth) as usize * words.tokens());
@@ -67,12 +92,16 @@ impl HiCache {
         hit.request.new_pages += new_pages;
         let request = Request { tick: tick(self.now), moment: Moment::Inserted, new_pages, ..hit.request };
         self.tree.tell(request, place.depth..done.place.depth, done.place);
+        // Before the pin, so that this holds them.
+        let parts = self.attach_given(parts, done.place, pages);
+        let hit = self.hits.get_mut(&id).ok_or(Error::Hit("was released"))?;
         let pin = std::mem::replace(&mut hit.pin, self.tree.pin(done.place, crate::tree::Hold::Device));
         self.tree.unpin(pin);
         self.stats.inserted_pages += done.new_pages as u64;
         // Write-through: a page is backed up when it enters.
         self.back_up_path(done.place);
+        self.cap_checkpoints(id)?;
         self.act();
-        Ok(Inserted { depth: done.place.depth, slots: done.slots, duplicates: done.known })
+        Ok(Inserted { depth: done.place.depth, slots: done.slots, duplicates: done.known, parts })
     }
 }

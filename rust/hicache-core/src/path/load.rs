@@ -5,7 +5,7 @@ use crate::command::Command;
 use crate::error::{Error, Result, argument};
 use crate::flights::Copy;
 use crate::ids::{HitId, Slot, Tier};
-use crate::tree::{Hold, PinId};
+use crate::tree::{Hold, PinId, Place};
 
 /// What a load started.
 #[derive(Debug, PartialEq, Eq)]
@@ -18,10 +18,23 @@ pub struct Loaded {
 
 /// A hit between its second look and its copies. Where it ends, the deeper one of its pins tells: another hit of
 /// the batch may split the edge that it ends on.
-struct Held {
-    id: HitId,
-    device: PinId,
-    host: PinId,
+pub(super) struct Held {
+    pub id: HitId,
+    pub device: PinId,
+    pub host: PinId,
+    /// On the device, where what is usable there as it is ends, if windows or states say that this is before the
+    /// other one: what is left if there is no room.
+    pub ready: Option<PinId>,
+}
+
+/// What a load copies, and the pins that hold it meanwhile, with how many pages they are for.
+#[derive(Default)]
+pub(super) struct Copies {
+    pub full: Vec<(Slot, Slot)>,
+    /// For each part; none as long as there are none.
+    pub parts: Vec<Vec<(Slot, Slot)>>,
+    /// Per hit that something is copied for: on the device and on the host.
+    pub pins: Vec<(PinId, PinId, u32)>,
 }
 
 impl HiCache {
@@ -42,17 +55,23 @@ impl HiCache {
         if let Some(given) = &mut given {
             given.reverse();
         }
-        let mut pages = Vec::new();
-        let mut pins = Vec::new();
+        let mut copies = Copies::default();
         for hit in held {
-            self.raise(hit, given.as_mut(), &mut pages, &mut pins)?;
+            if self.parts.is_empty() {
+                self.raise(hit, given.as_mut(), &mut copies)?;
+            } else {
+                self.raise_parts(hit, &mut copies)?;
+            }
         }
-        if !pages.is_empty() {
+        if !copies.pins.is_empty() {
             self.flights.loads_submitted += 1;
             let ticket = self.flights.loads_submitted;
+            let mut pages = vec![copies.full];
+            pages.append(&mut copies.parts);
             self.commands.push(Command::Load { ticket, pages });
-            for (device, host) in pins {
-                self.flights.loads.push_back(Copy { ticket, device, host, store: Vec::new() });
+            for (device, host, pages) in copies.pins {
+                let (parts, store) = (Vec::new(), Vec::new());
+                self.flights.loads.push_back(Copy { ticket, device, host, pages, parts, store });
             }
         }
         self.act();
@@ -83,25 +102,28 @@ impl HiCache {
 
     /// Looks again and holds what is usable: less or more than the match found.
     fn hold(&mut self, id: HitId) -> Result<Held> {
-        let place = self.find_again(id)?;
+        let found = self.find_again(id)?;
+        let place = self.tree.ancestor(found.place, found.usable);
         let on_device = self.tree.resident_depth(place, Tier::Device);
         let on_host = self.tree.resident_depth(place, Tier::Host);
+        // With the windows before them, and the checkpoints at them.
         let device = self.tree.pin(self.tree.ancestor(place, on_device), Hold::Device);
         let host = self.tree.pin(self.tree.ancestor(place, on_host), Hold::Host);
+        let ready = (found.device < on_device)
+            .then(|| self.tree.pin(self.tree.ancestor(place, found.device), Hold::Device));
         self.hit_mut(id)?.stop_fetch();
-        Ok(Held { id, device, host })
+        Ok(Held { id, device, host, ready })
     }
 
-    fn raise(
-        &mut self,
-        held: Held,
-        given: Option<&mut Vec<Slot>>,
-        pages: &mut Vec<(Slot, Slot)>,
-        pins: &mut Vec<(PinId, PinId)>,
-    ) -> Result<()> {
-        let Held { id, device, host } = held;
-        let ends = [&device, &host].map(|pin| self.tree.pinned(pin));
-        let place = if ends[0].depth < ends[1].depth { ends[1] } else { ends[0] };
+    /// Where a held hit ends: the deeper of its pins.
+    pub(super) fn end(&self, held: &Held) -> Place {
+        let ends = [&held.device, &held.host].map(|pin| self.tree.pinned(pin));
+        if ends[0].depth < ends[1].depth { ends[1] } else { ends[0] }
+    }
+
+    fn raise(&mut self, held: Held, given: Option<&mut Vec<Slot>>, copies: &mut Copies) -> Result<()> {
+        let place = self.end(&held);
+        let Held { id, device, host, .. } = held;
         // A hit of the same batch may have brought some of it.
         let from = self.tree.resident_depth(place, Tier::Device);
         let missing = (place.depth - from) as usize;
@@ -117,17 +139,20 @@ impl HiCache {
         let sources = self.tree.slots(place, from..to, Tier::Host);
         let end = self.tree.raise(place, &slots);
         self.device.place(&slots);
-        pages.extend(slots.into_iter().zip(sources));
+        copies.full.extend(slots.into_iter().zip(sources));
         let end = self.tree.touch_exactly(end);
-        let turn = self.tree.next_turn(end);
-
-        let pin = self.tree.pin(end, Hold::Device);
         if to > from {
-            pins.push((self.tree.move_pin(device, end), host));
+            copies.pins.push((self.tree.move_pin(device, end), host, to - from));
         } else {
             self.tree.unpin(device);
             self.tree.unpin(host);
         }
+        self.hold_loaded(id, end, from)
+    }
+
+    /// A hit is loaded and ends at `end`, of which so many pages were usable as they were.
+    pub(super) fn hold_loaded(&mut self, id: HitId, end: Place, from: u32) -> Result<()> {
+        let (pin, to, turn) = (self.tree.pin(end, Hold::Device), end.depth, self.tree.next_turn(end));
         let hit = self.hits.get_mut(&id).ok_or(Error::Hit("was released"))?;
         let soft = [Some(std::mem::replace(&mut hit.pin, pin)), hit.also.take()];
         (hit.loaded, hit.copied) = (true, to - from);

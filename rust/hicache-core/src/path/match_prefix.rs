@@ -8,7 +8,7 @@ use crate::ids::{Cursor, HitId, Tier};
 use crate::key::Key;
 use crate::page::Tokens;
 use crate::policy::{Moment, Request, tick};
-use crate::tree::{Hold, PinId, Place};
+use crate::tree::{Found, Hold, PinId, Place};
 
 impl HiCache {
     /// Finds the longest usable prefix of `tokens`, which follow the place of `after` if that is given.
@@ -16,8 +16,8 @@ impl HiCache {
     /// `at` is the time in seconds, on the clock of `poll`. The hit is held softly until it is loaded or released.
     ///
     /// # Errors
-    /// Negative tokens; a namespace that isn't `after`'s; [`Error::Stale`] when `after`'s place was evicted,
-    /// or when the tokens can't follow it (pairs of tokens overlap).
+    /// Negative tokens; a namespace that isn't `after`'s; [`Error::Stale`] when `after`'s place was evicted, lost
+    /// its window or state, or when the tokens can't follow it (pairs of tokens overlap).
     pub fn match_prefix(
         &mut self,
         tokens: Tokens<'_>,
@@ -33,7 +33,9 @@ impl HiCache {
         let key = whole.pages(self.config.page_size.pages(whole.units().min(limit)), words);
 
         let found = self.tree.walk(start, key);
-        let matched = found.usable.saturating_sub(start.depth) as usize * size;
+        // What is before the start isn't passed again: it must be usable itself.
+        let Some(matched) = found.usable.checked_sub(start.depth) else { return Err(Error::Stale) };
+        let (matched, place) = (matched as usize * size, self.tree.ancestor(found.place, found.usable));
         // What equals tokens of the tree is not negative: only the rest is still to be looked at.
         if !self.config.bigrams {
             tokens.checked_from(matched)?;
@@ -41,10 +43,10 @@ impl HiCache {
         self.now = self.now.max(at);
         self.hits_made += 1;
         let prompt = self.config.page_size.pages(whole.units());
-        let request = self.tell_matched(found.place, prompt.saturating_sub(matched / size));
-        self.tree.touch_matched(found.place);
+        let request = self.tell_matched(place, prompt.saturating_sub(matched / size));
+        self.tree.touch_matched(place);
         let rest = key.from(matched).to_owned();
-        let (pin, also) = self.hold_softly(found.place, found.resident);
+        let (pin, also) = self.hold_softly(place, found.resident);
         // A number that no other cache of the process gives out, for the first 2^44 hits of each.
         let id = HitId(u64::from(self.serial) << 44 | self.hits_made);
         self.stats.requests += 1;
@@ -56,6 +58,7 @@ impl HiCache {
             loaded: false,
             rest,
             rest_at: found.usable,
+            matched: found.place.depth,
             copied: 0,
             stored: 0..0,
             fetch: None,
@@ -99,7 +102,7 @@ impl HiCache {
     }
 
     /// Soft pins for a waiting hit: where its pages end, and where those of the other tier do.
-    /// `on_device`: pages of the path that live there.
+    /// `on_device`: pages of the path, or of what follows it, that live there.
     fn hold_softly(&mut self, place: Place, on_device: u32) -> (PinId, Option<PinId>) {
         let less = on_device.min(self.tree.resident_depth(place, Tier::Host));
         let other = (less < place.depth).then(|| self.tree.ancestor(place, less));
@@ -118,20 +121,28 @@ impl HiCache {
     }
 
     /// Follows a waiting hit's tokens as far as they are known now, which may be less (pages went) or
-    /// more (others brought some) than it knew.
-    pub(crate) fn find_again(&mut self, id: HitId) -> Result<Place> {
+    /// more (others brought some) than it knew. It is held where what is usable of them ends or, as long as a
+    /// prefetch may make more of it usable, where that does.
+    pub(crate) fn find_again(&mut self, id: HitId) -> Result<Found> {
         let size = self.tree.page_size().tokens();
         let hit = self.hit(id)?;
         let mut place = self.tree.pinned(&hit.pin);
-        if place.depth >= hit.rest_at {
+        let whole = place.depth >= hit.rest_at;
+        if whole {
             let known = (place.depth - hit.rest_at) as usize * size;
-            place = self.tree.walk(place, hit.rest.view().from(known)).place;
+            place = self.tree.follow(place, hit.rest.view().from(known));
         }
-        let (pin, also) = self.hold_softly(place, self.tree.resident_depth(place, Tier::Device));
+        let found = self.tree.found(place);
+        let hoped = hit.fetch.as_ref().map_or(0, |fetch| fetch.usable.end.min(place.depth));
+        let held = self.tree.ancestor(place, found.usable.max(hoped));
+        let (pin, also) = self.hold_softly(held, found.resident);
         let hit = self.hit_mut(id)?;
+        if whole {
+            hit.matched = place.depth;
+        }
         let (pin, also) = (std::mem::replace(&mut hit.pin, pin), std::mem::replace(&mut hit.also, also));
         self.tree.unpin(pin);
         also.into_iter().for_each(|also| self.tree.unpin(also));
-        Ok(place)
+        Ok(found)
     }
 }

@@ -6,16 +6,27 @@
 //!                     └────────── poll ◀───────────────┘
 //! ```
 //! A verb checks its arguments before it changes anything, changes the tree, and appends commands.
+//!
+//! What windows and states add to a verb is beside it: `raise` to `load`, `give` to `insert`, `fetch` to `prefetch`,
+//! `graft` to `poll`, `parts` to `evict` and `allocate`.
 
 mod backup;
 mod detach;
 mod evict;
+mod fault;
+mod fetch;
+mod give;
+mod graft;
 mod insert;
 mod load;
 mod match_prefix;
+mod parts;
 mod poll;
 mod prefetch;
+mod raise;
 mod release;
+mod view;
 
-pub use insert::Inserted;
+pub use insert::{GivenPart, Inserted};
 pub use load::Loaded;
+pub use view::HitView;

@@ -11,11 +11,17 @@ use crate::tree::PinId;
 impl HiCache {
     /// How many leading transfers of each kind have ended.
     pub fn ready(&mut self) -> Ready {
+        let fault = self.executor.fault().is_some();
+        self.ended(fault)
+    }
+
+    /// The same, when it is known whether there is a fault: then no copy is under way any more.
+    fn ended(&mut self, fault: bool) -> Ready {
         while let Some(done) = self.executor.completed() {
             self.flights.land(done.id, done.outcomes);
         }
         let landed = |copies: &std::collections::VecDeque<crate::flights::Copy>, finished: u64| {
-            copies.iter().take_while(|copy| copy.ticket <= finished).count()
+            copies.iter().take_while(|copy| fault || copy.ticket <= finished).count()
         };
         let ended = |batches: &std::collections::VecDeque<Batch>| {
             batches.iter().take_while(|batch| batch.outcomes.is_some()).count()
@@ -30,30 +36,29 @@ impl HiCache {
     }
 
     /// Applies what has ended, at most `limits` of each kind, and lets deadlines before `at` seconds
-    /// pass. Time never runs backwards. Returns what was applied.
+    /// pass. Time never runs backwards. Returns what was applied. A fault of the device's copies lands all of
+    /// them, whatever the limits: those that had not arrived never will.
     ///
     /// # Errors
     /// When the cache is closed.
     pub fn poll(&mut self, limits: Option<Ready>, at: f64) -> Result<Ready> {
         self.open()?;
         self.now = self.now.max(at);
-        let ready = self.ready();
+        let fault = self.executor.fault().is_some();
+        let ready = self.ended(fault);
         let most = limits.unwrap_or(ready);
+        let copies = |ready: usize, most: usize| if fault { ready } else { ready.min(most) };
         let applied = Ready {
-            backups: ready.backups.min(most.backups),
-            loads: ready.loads.min(most.loads),
+            backups: copies(ready.backups, most.backups),
+            loads: copies(ready.loads, most.loads),
             stores: ready.stores.min(most.stores),
             prefetches: ready.prefetches.min(most.prefetches),
             strays: ready.strays.min(most.strays),
         };
         self.take_strays(applied.strays, limits.is_none());
-        for copy in self.flights.backups.drain(..applied.backups).collect::<Vec<_>>() {
-            self.tree.unpin(copy.device);
-            self.store_pages(copy.host, &copy.store);
-        }
-        for copy in self.flights.loads.drain(..applied.loads).collect::<Vec<_>>() {
-            self.tree.unpin(copy.device);
-            self.tree.unpin(copy.host);
+        self.land_copies(applied.backups, applied.loads);
+        if fault {
+            self.make_room(Tier::Device, usize::MAX);
         }
         let batches = self.flights.stores.drain(..applied.stores).collect::<Vec<_>>();
         let fetched = self.flights.prefetches.drain(..applied.prefetches).collect::<Vec<_>>();
@@ -70,7 +75,11 @@ impl HiCache {
             What::Exists { hit, attempt } => {
                 if self.fetches(hit, attempt) {
                     self.count_faults(&outcomes);
-                    self.read_present(hit, leading_hits(&outcomes));
+                    if self.parts.is_empty() {
+                        self.read_present(hit, leading_hits(&outcomes));
+                    } else {
+                        self.read_usable(hit, &outcomes);
+                    }
                     self.fetch_step(hit);
                 }
             }
@@ -83,6 +92,16 @@ impl HiCache {
                 } else {
                     self.stats.prefetch_dropped_pages += arrived as u64;
                     self.host.give_back(&slots);
+                }
+            }
+            What::ReadParts { hit, attempt, reads } => {
+                self.count_faults(&outcomes);
+                if self.fetches(hit, attempt) {
+                    self.graft_parts(hit, &reads, &outcomes);
+                    self.fetch_step(hit);
+                } else {
+                    self.stats.prefetch_dropped_pages += hits(&outcomes).count() as u64;
+                    self.give_reads_back(&reads);
                 }
             }
         }
@@ -99,7 +118,8 @@ impl HiCache {
     fn graft(&mut self, id: HitId, at: u32, mut slots: Vec<Slot>, arrived: usize) {
         let late = slots.split_off(arrived);
         self.host.give_back(&late);
-        let Ok(place) = self.find_again(id) else { return };
+        let Ok(found) = self.find_again(id) else { return };
+        let place = found.place;
         let on_host = self.tree.resident_depth(place, Tier::Host);
         // Others may have brought some of these pages meanwhile, or those before them may have gone.
         let useless = if on_host < at { slots.len() } else { slots.len().min((on_host - at) as usize) };
@@ -120,11 +140,12 @@ impl HiCache {
         self.stats.hashed_pages += done.hashed as u64;
         debug_assert!(done.known == 0, "pages after the host's last one are not on the host");
         self.host.place(&slots);
-        let start = if hit.stored.is_empty() { on_host } else { hit.stored.start };
-        hit.stored = start..done.place.depth;
+        if self.parts.is_empty() {
+            let start = if hit.stored.is_empty() { on_host } else { hit.stored.start };
+            hit.stored = start..done.place.depth;
+        }
         self.stats.prefetched_pages += slots.len() as u64;
-        // Cannot fail: the hit is there.
-        let _ = self.find_again(id);
+        self.note_stored(id);
     }
 
     /// Whether a hit still waits for this attempt.
@@ -178,9 +199,14 @@ impl HiCache {
         match batch.what {
             What::Store { host } => self.stored(host, &batch.outcomes.unwrap_or_default()),
             What::Read { slots, .. } => self.host.give_back(&slots),
+            What::ReadParts { reads, .. } => self.give_reads_back(&reads),
             What::Exists { .. } => {}
         }
     }
+}
+
+fn hits(outcomes: &[Outcome]) -> impl Iterator<Item = usize> + '_ {
+    outcomes.iter().enumerate().filter(|(_, outcome)| **outcome == Outcome::Hit).map(|(at, _)| at)
 }
 
 fn leading_hits(outcomes: &[Outcome]) -> usize {

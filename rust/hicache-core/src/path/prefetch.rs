@@ -4,9 +4,9 @@ use crate::cache::HiCache;
 use crate::command::Command;
 use crate::error::{Error, Result};
 use crate::flights::{Batch, What};
-use crate::hash;
+use crate::hash::{self, Digest};
 use crate::hit::{Fetch, Keys};
-use crate::ids::{HitId, Tier};
+use crate::ids::{HitId, HostSlot, Tier};
 use crate::tree::Hold;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -29,7 +29,11 @@ impl HiCache {
         if hit.fetch.is_some() || !self.storage || self.host.capacity() == 0 {
             return Ok(false);
         }
-        let place = self.find_again(id)?;
+        let found = self.find_again(id)?;
+        if !self.parts.is_empty() {
+            return self.prefetch_parts(id, found);
+        }
+        let place = found.place;
         // What comes is hung below pages that are on the host themselves.
         if self.tree.resident_depth(place, Tier::Host) < place.depth {
             self.back_up_path(place);
@@ -52,15 +56,15 @@ impl HiCache {
             self.stats.hashed_pages += digests.len() as u64;
             self.hit_mut(id)?.keys = Keys { at, prior, digests };
         }
-        self.ask(id, at)?;
+        let keys = &self.hit(id)?.keys;
+        let digests = keys.digests[(at - keys.at) as usize..].to_vec();
+        self.ask(id, at, digests)?;
         self.act();
         Ok(true)
     }
 
-    /// Asks the store for the pages after `at` pages, whose digests are known.
-    fn ask(&mut self, id: HitId, at: u32) -> Result<()> {
-        let keys = &self.hit(id)?.keys;
-        let digests = keys.digests[(at - keys.at) as usize..].to_vec();
+    /// Asks the store for keys, of pages after `at` pages.
+    pub(super) fn ask(&mut self, id: HitId, at: u32, digests: Vec<Digest>) -> Result<()> {
         let attempt = self.flights.next_batch();
         let deadline = self.now + self.config.prefetch_deadline;
         let cancel: Arc<AtomicBool> = Arc::default();
@@ -68,13 +72,15 @@ impl HiCache {
         self.commands.push(Command::Exists { id: attempt, keys: digests, cancel: Arc::clone(&cancel) });
         let what = What::Exists { hit: id, attempt };
         self.flights.prefetches.push_back(Batch { id: attempt, deadline, outcomes: None, what });
-        self.hit_mut(id)?.fetch = Some(Fetch { attempt, deadline, cancel, at, open: 1 });
+        self.hit_mut(id)?.fetch =
+            Some(Fetch { attempt, deadline, cancel, at, asked: Vec::new(), usable: 0..0, open: 1 });
         Ok(())
     }
 
     /// The store answered: reads as many of the leading pages as the host has room for.
     pub(crate) fn read_present(&mut self, id: HitId, present: usize) {
-        let Ok(place) = self.find_again(id) else { return };
+        let Ok(found) = self.find_again(id) else { return };
+        let place = found.place;
         // The path that the pages are hung below must not go to make room for them.
         let on_host = self.tree.resident_depth(place, Tier::Host);
         let pin = self.tree.pin(self.tree.ancestor(place, on_host), Hold::Host);
@@ -94,7 +100,8 @@ impl HiCache {
         for (keys, slots) in asked.chunks(BATCH_PAGES).zip(slots.chunks(BATCH_PAGES)) {
             let (keys, slots) = (keys[..slots.len()].to_vec(), slots.to_vec());
             let (batch, cancel) = (self.flights.next_batch(), Arc::clone(&fetch.cancel));
-            self.commands.push(Command::Read { id: batch, keys, slots: slots.clone(), cancel });
+            let to = slots.iter().copied().map(HostSlot::full).collect();
+            self.commands.push(Command::Read { id: batch, keys, slots: to, cancel });
             #[expect(clippy::cast_possible_truncation, reason = "at most BATCH_PAGES")]
             let next = at + slots.len() as u32;
             let what = What::Read { hit: id, attempt: fetch.attempt, at, slots };

@@ -8,9 +8,9 @@
 //! | `cpu/` | the copier for memory that the CPU reaches |
 //! | `cuda/` | the copier for a GPU, under the cargo feature `cuda` |
 //!
-//! Jobs of one direction are carried out in the order of their tickets, layer by layer. Slots of an
-//! unfinished job belong to it. On error: a copy within this process's memory can't fail; a wait that
-//! outlasts its deadline says so.
+//! Jobs of one direction are carried out in the order of their tickets, layer by layer in the order of the model's
+//! layers, whichever space their slots are of. Slots of an unfinished job belong to it. On error: a copy within this process's memory can't fail; a wait that
+//! outlasts its deadline says so, and so does one for a copier that has ended.
 
 pub mod cpu;
 #[cfg(feature = "cuda")]
@@ -21,7 +21,7 @@ pub mod strided;
 
 pub use progress::Progress;
 
-use crate::error::Result;
+use crate::error::{Result, argument};
 use crate::ids::Slot;
 use std::sync::Arc;
 
@@ -34,6 +34,10 @@ pub enum Direction {
     Out = 1,
 }
 
+/// Pages as (device slot, host slot), a list for each space of slots in the order of spaces: 0 is the cache's own,
+/// the others are its parts'. Spaces at the end that have none may be left out.
+pub type SpacePages = Vec<Vec<(Slot, Slot)>>;
+
 /// One job: pages to copy, each from and to a slot.
 #[derive(Clone, Debug)]
 pub struct CopyJob {
@@ -41,8 +45,52 @@ pub struct CopyJob {
     pub ticket: u64,
     /// Which way.
     pub direction: Direction,
-    /// Pages as (device slot, host slot).
-    pub pages: Vec<(Slot, Slot)>,
+    /// Pages as (device slot, host slot), a list for each space.
+    pub pages: SpacePages,
+}
+
+impl CopyJob {
+    /// Of a ticket and its pages.
+    pub const fn of(ticket: u64, direction: Direction, pages: SpacePages) -> Self {
+        Self { ticket, direction, pages }
+    }
+
+    /// A space's pages: none where the list was left out.
+    pub fn space(&self, space: u32) -> &[(Slot, Slot)] {
+        self.pages.get(space as usize).map_or(&[], Vec::as_slice)
+    }
+}
+
+/// How a GPU copies. Pairs are by direction: in, out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GpuOptions {
+    /// Runs of at least so many bytes go by the copy engine.
+    pub engine_run: [u64; 2],
+    /// Device memory for staging, in bytes; 0 never stages.
+    pub staging: [u64; 2],
+    /// Multiprocessors that a direct kernel may take.
+    pub multiprocessors: [u32; 2],
+}
+
+impl Default for GpuOptions {
+    /// By design, not yet by measurement: 64 KiB, staging inwards only, few multiprocessors.
+    fn default() -> Self {
+        Self { engine_run: [64 << 10; 2], staging: [64 << 20, 0], multiprocessors: [4, 2] }
+    }
+}
+
+impl GpuOptions {
+    /// # Errors
+    /// Names the option that can't be meant.
+    pub fn check(&self) -> Result<()> {
+        if self.engine_run.contains(&0) {
+            return argument("gpu_copies", "runs for the copy engine have at least one byte");
+        }
+        if self.multiprocessors.contains(&0) {
+            return argument("gpu_copies", "a kernel needs at least one multiprocessor");
+        }
+        Ok(())
+    }
 }
 
 /// Makes a device's stream wait for layer `.1` of load `.0` and of all loads before it; the stream as its copier
@@ -63,7 +111,8 @@ pub trait Copier: Send + Sync {
     /// nothing where the CPU copies.
     fn follow(&self, _stream: u64) {}
 
-    /// What ended all copies of this copier: none is carried out or finishes any more.
+    /// What ended all copies of this copier. From then on none is carried out or finishes, none touches memory, and
+    /// both directions' progress tells the fault to those who wait.
     fn fault(&self) -> Option<String> {
         None
     }

@@ -1,4 +1,4 @@
-//! From planes on both sides to strided copies, one part for all planes of one geometry.
+//! From planes on both sides to strided copies, one part for all planes of one geometry and space of slots.
 //!
 //! The plan is made once; a job adds pages. Pure arithmetic; knows addresses as numbers, no memory.
 //! On error: nothing here fails; planes without bytes are left out.
@@ -27,6 +27,8 @@ pub struct Side {
 pub struct PlanePair {
     /// The layer that reads it.
     pub layer: u32,
+    /// The space whose slots it uses.
+    pub space: u32,
     /// On the device.
     pub device: Side,
     /// On the host.
@@ -43,7 +45,7 @@ pub struct PlanePair {
 
 impl PlanePair {
     /// A plane whose device rows lie one behind the other, as a tensor (slots·rows, heads, head) has them, and
-    /// whose host side has these axes in a slab at an address.
+    /// whose host side has these axes in a slab at an address. Its slots are the cache's own.
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_possible_wrap,
@@ -52,6 +54,7 @@ impl PlanePair {
     pub fn rows(layer: u32, device: u64, slab: u64, axes: &Axes) -> Self {
         Self {
             layer,
+            space: 0,
             device: Side {
                 address: device,
                 page: axes.page_bytes() as i64,
@@ -73,6 +76,12 @@ impl PlanePair {
         }
     }
 
+    /// The same in the slots of another space.
+    #[must_use]
+    pub const fn in_space(self, space: u32) -> Self {
+        Self { space, ..self }
+    }
+
     fn strided(&self) -> Strided {
         let axes = [
             Axis::new(self.rows, self.device.row, self.host.row),
@@ -84,11 +93,13 @@ impl PlanePair {
     }
 }
 
-/// Planes of one geometry, in order of layer.
+/// Planes of one geometry and one space, in order of layer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
     /// The geometry.
     pub strided: Strided,
+    /// The space whose slots the planes use.
+    pub space: u32,
     /// Addresses of slot 0.
     pub planes: Vec<PlaneAt>,
     /// The layer of each plane.
@@ -113,7 +124,7 @@ impl Part {
 /// All copies that move a page.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
-    /// One per geometry, in order of their first planes.
+    /// One per geometry and space, in order of their first planes.
     pub parts: Vec<Part>,
 }
 
@@ -123,9 +134,9 @@ impl Plan {
         let mut parts: Vec<Part> = Vec::new();
         for plane in planes.iter().filter(|plane| plane.bytes > 0 && plane.rows > 0) {
             let strided = plane.strided();
-            let known = parts.iter().position(|part| part.strided == strided);
-            let at = known.unwrap_or_else(|| {
-                parts.push(Part { strided, planes: Vec::new(), layers: Vec::new() });
+            let same = |part: &Part| part.strided == strided && part.space == plane.space;
+            let at = parts.iter().position(same).unwrap_or_else(|| {
+                parts.push(Part { strided, space: plane.space, planes: Vec::new(), layers: Vec::new() });
                 parts.len() - 1
             });
             let part = &mut parts[at];
@@ -136,7 +147,7 @@ impl Plan {
         Self { parts }
     }
 
-    /// Bytes of one page over all planes.
+    /// Bytes of one page of each space, over all planes.
     pub fn page_bytes(&self) -> u64 {
         self.parts.iter().map(|part| part.page_bytes() * part.planes.len() as u64).sum()
     }

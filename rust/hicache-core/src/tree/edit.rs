@@ -161,6 +161,7 @@ impl Tree {
             return at;
         }
         let node = &self.arena[index];
+        debug_assert!(at.depth > node.start, "a place whose edge was split since has another name");
         self.decisions.word(node.key_hash);
         self.decisions.fold(Decision::Split, at.depth, 0, &[]);
         let mut head = Node::new(node.parent, node.strand, node.start, at.depth);

@@ -129,16 +129,20 @@ impl Tree {
 
     /// Pages of a node that must stay in the tier, whatever is asked.
     pub(super) fn floor(&self, tier: Tier, node: u32) -> u32 {
-        let n = &self.arena[node];
-        if n.is_root() {
+        if self.arena[node].is_root() {
             return 0;
         }
-        let pinned =
-            self.pins.deepest(&self.arena, node, Hold::hard(tier)).map_or(0, |depth| depth - n.start);
+        let pinned = self.hard_floor(tier, node);
         match tier {
             Tier::Device => pinned,
             Tier::Host => pinned.max(self.pages_in(node, Tier::Device).min(self.pages_in(node, tier))),
         }
+    }
+
+    /// Pages of a node that hard pins keep in the tier.
+    pub(super) fn hard_floor(&self, tier: Tier, node: u32) -> u32 {
+        let deepest = self.pins.deepest(&self.arena, node, Hold::hard(tier));
+        deepest.map_or(0, |depth| depth - self.arena[node].start)
     }
 
     /// Pages of a node that go only when nothing else can.

@@ -37,6 +37,7 @@ mod edit;
 mod evict;
 mod late;
 mod leaving;
+mod lose;
 mod node;
 mod pin;
 pub(crate) mod print;

@@ -62,7 +62,11 @@ impl Tree {
     /// One walk gives both answers: every page in the tree is on device or host, and the device's part of
     /// any path is a prefix of it. Other components vote on both.
     pub fn walk(&self, from: Place, key: Tokens<'_>) -> Found {
-        let place = self.follow(from, key);
+        self.found(self.follow(from, key))
+    }
+
+    /// What a walk finds that ends at a place.
+    pub fn found(&self, place: Place) -> Found {
         let resident = self.resident_depth(place, Tier::Device);
         let (device, usable) = self.vote(place, resident);
         Found { place, resident, device, usable }

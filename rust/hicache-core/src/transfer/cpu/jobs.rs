@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// About as many bytes are one task: enough to make sharing cost nothing.
 const TASK_BYTES: usize = 1 << 20;
 
-/// Some pages of one nest.
+/// Some pages of one nest, by their places in the list of its space.
 #[derive(Clone, Debug)]
 pub(super) struct Task {
     step: usize,
@@ -37,20 +37,21 @@ pub(super) struct Running {
 
 impl Running {
     pub fn new(route: Arc<Route>, job: CopyJob, past_caches_from: usize) -> Self {
-        let pages = job.pages.len();
+        let mut all = 0_usize;
         let mut tasks = Vec::new();
         let mut left = Vec::with_capacity(route.steps.len());
         for (step, what) in route.steps.iter().enumerate() {
             let before = tasks.len();
             for (nest, what) in what.nests.iter().enumerate() {
+                let pages = job.space(what.space).len();
+                all = all.saturating_add(what.bytes.saturating_mul(pages));
                 let some = (TASK_BYTES / what.bytes.max(1)).max(1);
                 let starts = (0..pages).step_by(some);
                 tasks.extend(starts.map(|at| Task { step, nest, pages: at..pages.min(at + some) }));
             }
             left.push(AtomicUsize::new(tasks.len() - before));
         }
-        let page: usize = route.steps.iter().flat_map(|step| &step.nests).map(|nest| nest.bytes).sum();
-        let past_caches = page.saturating_mul(pages) >= past_caches_from;
+        let past_caches = all >= past_caches_from;
         Self { route, job, tasks, untaken: AtomicUsize::new(0), left, past_caches }
     }
 
@@ -65,7 +66,8 @@ impl Running {
 
     /// What a task copies.
     pub fn work(&self, task: &Task) -> (&Nest, &[(Slot, Slot)]) {
-        (&self.route.steps[task.step].nests[task.nest], &self.job.pages[task.pages.clone()])
+        let nest = &self.route.steps[task.step].nests[task.nest];
+        (nest, &self.job.space(nest.space)[task.pages.clone()])
     }
 
     /// Notes that a task is done; true if it was the last one of its step.

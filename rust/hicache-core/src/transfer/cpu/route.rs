@@ -41,6 +41,8 @@ impl std::str::FromStr for Arrival {
 /// Copies of some planes: for every page, levels of runs.
 #[derive(Clone, Debug)]
 pub(super) struct Nest {
+    /// The space whose pages are copied.
+    pub space: u32,
     /// Address of slot 0 at the source.
     pub from: usize,
     /// And at the target.
@@ -163,7 +165,8 @@ fn nests(part: &Part, direction: Direction, chosen: &std::ops::Range<u32>) -> Ve
         }
         let bytes = part.page_bytes() as usize * count;
         let dense = count == 1 && part.dense();
-        nests.push(Nest { from, to, from_page, to_page, levels, run: strided.run as usize, bytes, dense });
+        let (space, run) = (part.space, strided.run as usize);
+        nests.push(Nest { space, from, to, from_page, to_page, levels, run, bytes, dense });
         rest = &rest[count..];
     }
     nests

@@ -2,8 +2,9 @@
 //!
 //! A load's layers are copied in order, each with an event that the engine's stream waits for; a backup has one event.
 //! Every job starts after what the engine's stream had when it was submitted: slots that a load fills are no longer
-//! read, pages that a backup reads are written. Nothing here waits for the device, except dropping.
-//! On error: the first CUDA error is kept (`fault`), and no job finishes any more: waits end by their deadlines.
+//! read, pages that a backup reads are written. Nothing here waits for the device, except dropping and a fault.
+//! On error: the first CUDA error ends the engine, once nothing of it runs any more; then it is told (`fault`) to all
+//! who wait, and no job finishes after it.
 #![allow(unsafe_code, reason = "hands the engine's addresses to the device")]
 
 use super::answer::{CudaError, CudaResult};
@@ -11,6 +12,7 @@ use super::engine::{Engine, Settings, Stream};
 use super::ffi::Page;
 use super::parts::{Parts, set_of};
 use crate::error::Error;
+use crate::ids::Slot;
 use crate::transfer::plan::Plan;
 use crate::transfer::{Copier, CopyJob, Direction, Progress, WaitOnStream};
 use std::any::Any;
@@ -79,7 +81,7 @@ impl CudaCopier {
             // SAFETY: the caller's promise; the engine is dropped before `_memory`.
             unsafe { engine.register(region.base, &region.pieces) }?;
         }
-        let parts = Parts::new(&engine, plan, settings.layers)?;
+        let parts = Parts::new(&engine, plan, pinned, settings.layers)?;
         let shared = Arc::new(Shared {
             engine: Mutex::new(Some(engine)),
             parts,
@@ -125,12 +127,12 @@ impl Layers {
             Some(engine) => unsafe {
                 engine.wait_layer(set_of(ticket), layer.min(shared.parts.layers - 1), stream)
             },
-            // Dropped: it waited for all copies.
-            None => Ok(()),
+            // Ended by a fault meanwhile, or dropped: then it waited for all copies.
+            None => self.fault().map_or(Ok(()), Err),
         }
     }
 
-    /// The first CUDA error: from then on nothing finishes.
+    /// The first CUDA error: from then on nothing runs and nothing finishes.
     pub fn fault(&self) -> Option<CudaError> {
         locked(&self.0.fault).clone()
     }
@@ -195,15 +197,23 @@ impl Shared {
         locked(&self.engine)
     }
 
+    /// The first error ends the engine. It is told when no copy can touch memory any more: who hears of it may give
+    /// slots away.
     fn fail(&self, fault: CudaError) {
+        let mut engine = self.engine();
+        // Waits for what was enqueued before the error.
+        drop(engine.take());
+        let text = fault.to_string();
         locked(&self.fault).get_or_insert(fault);
+        self.progress.iter().for_each(|progress| progress.break_off(&text));
     }
 
     fn enqueue(&self, job: CopyJob) -> CudaResult<()> {
         if let Some(fault) = locked(&self.fault).clone() {
             return Err(fault);
         }
-        let pages: Vec<Page> = job.pages.into_iter().map(Page::from).collect();
+        let of_space = |pages: Vec<(Slot, Slot)>| pages.into_iter().map(Page::from).collect();
+        let pages: Vec<Vec<Page>> = job.pages.into_iter().map(of_space).collect();
         let mut engine = self.engine();
         let Some(engine) = engine.as_mut() else { return Err(CudaError::Argument("copier")) };
         // SAFETY: `CudaCopier::new` passes the promise on to its caller.

@@ -6,8 +6,8 @@
 
 use super::answer::{CudaError, CudaResult, check, finished};
 use super::ffi::{self, Page, RawCopy, RawEngine, RawSettings};
-use crate::transfer::Direction;
 use crate::transfer::strided::{PlaneAt, Strided};
+use crate::transfer::{Direction, GpuOptions};
 use std::ptr::NonNull;
 
 /// A `cudaStream_t` as an integer, as torch gives it (`stream.cuda_stream`); 0 is the default stream.
@@ -33,9 +33,15 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Thresholds by design, not yet by measurement: 64 KiB, staging inwards only, few multiprocessors.
-    pub const fn new(device: i32, layers: u32) -> Self {
-        Self { device, layers, engine_run: [64 << 10; 2], staging: [64 << 20, 0], multiprocessors: [4, 2] }
+    /// The usual ones.
+    pub fn new(device: i32, layers: u32) -> Self {
+        Self::with(device, layers, GpuOptions::default())
+    }
+
+    /// With these options.
+    pub const fn with(device: i32, layers: u32, options: GpuOptions) -> Self {
+        let GpuOptions { engine_run, staging, multiprocessors } = options;
+        Self { device, layers, engine_run, staging, multiprocessors }
     }
 }
 

@@ -62,16 +62,28 @@ impl Tree {
         self.ancestor(end, end.depth)
     }
 
+    /// The same for the windows of all components, at the end of a hit. The same place, under the name that it has
+    /// then.
+    pub fn split_before_windows(&mut self, end: Place) -> Place {
+        let windows = self.components.iter().filter_map(|component| match *component {
+            Component::Swa { window } => Some(window),
+            Component::State => None,
+        });
+        let windows: Vec<u32> = windows.collect();
+        windows.into_iter().fold(end, |end, window| self.split_before_window(end, window))
+    }
+
     /// What a match that ends at `end` needs of a component in a tier and finds only in the other one.
     /// For a tier where FULL doesn't reach, nothing can be given yet.
     pub fn missing(&self, component: usize, tier: Tier, end: Place) -> Missing {
+        self.missing_up_to(component, tier, end, self.resident_depth(end, tier))
+    }
+
+    /// The same, as if FULL reached so far in the tier.
+    pub fn missing_up_to(&self, component: usize, tier: Tier, end: Place, reach: u32) -> Missing {
         let other = other(tier);
         let mut missing = Missing::default();
-        let from = match self.components[component] {
-            Component::Swa { window } => end.depth.saturating_sub(window),
-            Component::State => end.depth.saturating_sub(1),
-        };
-        for page in from..end.depth.min(self.resident_depth(end, tier)) {
+        for page in self.needs_from(component, end.depth)..end.depth.min(reach) {
             let at = self.ancestor(end, page + 1);
             if self.part_slot(component, tier, at).is_none()
                 && let Some(slot) = self.part_slot(component, other, at)

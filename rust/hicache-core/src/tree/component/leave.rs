@@ -34,19 +34,6 @@ impl Tree {
         out
     }
 
-    /// Slots of a component that an eviction of everything would free in a tier: all but held ones and, on the host,
-    /// mirrors of the device's. Goes through all nodes.
-    pub fn evictable_component(&self, component: usize, tier: Tier) -> usize {
-        let nodes = self.arena.iter().filter(|(index, _)| self.part_may_go(component, tier, *index));
-        let slots = nodes.map(|(_, node)| {
-            let part = &node.parts[component];
-            let mirrored = |offset: usize| tier == Tier::Host && part.has(Tier::Device, offset_of(offset));
-            let all = part.slots[tier as usize].iter().enumerate();
-            all.filter(|&(at, &slot)| slot != ABSENT && !mirrored(at)).count()
-        });
-        slots.sum()
-    }
-
     /// Limits the checkpoints of a path on the device: the shallowest beyond `cap` go. Spared are the
     /// path's last one, held ones, those at forks and at leaves. Returns their slots.
     pub fn cap_checkpoints(&mut self, component: usize, end: Place, cap: usize) -> Vec<Slot> {
@@ -160,8 +147,7 @@ impl Tree {
         if part.held[tier as usize] > 0 {
             return false;
         }
-        let mirrored = |offset: usize| tier == Tier::Host && part.has(Tier::Device, offset_of(offset));
-        part.slots[tier as usize].iter().enumerate().any(|(at, &slot)| slot != ABSENT && !mirrored(at))
+        part.loose(tier).next().is_some()
     }
 
     fn is_loose_leaf(&self, tier: Tier, node: u32) -> bool {
@@ -214,7 +200,7 @@ impl Tree {
     /// Something left a tier: what has nothing there is in no order there; what the device gave up is the
     /// host's own from now on.
     #[expect(clippy::cast_possible_truncation, reason = "an edge has fewer than 2^32 pages")]
-    fn settle_part(&mut self, component: usize, tier: Tier, node: u32, left: &[Slot]) {
+    pub(super) fn settle_part(&mut self, component: usize, tier: Tier, node: u32, left: &[Slot]) {
         if !left.is_empty() {
             let (depth, order) = (self.arena[node].start, Order::of(component, tier));
             self.decisions.word(self.arena[node].key_hash);
@@ -227,9 +213,4 @@ impl Tree {
             self.list_part(component, Tier::Host, node);
         }
     }
-}
-
-#[expect(clippy::cast_possible_truncation, reason = "an edge has fewer than 2^32 pages")]
-const fn offset_of(at: usize) -> u32 {
-    at as u32
 }

@@ -13,9 +13,11 @@
 //! | file | what |
 //! |---|---|
 //! | `vote` | the two answers |
+//! | `look` | what there is, and what could leave |
 //! | `attach` | which slots are missing in a tier, and giving them |
 //! | `hold` | what a pin holds of each component |
 //! | `leave` | eviction, and what follows a cut or a split |
+//! | `lose` | state whose copy failed |
 //! | `check` | invariants S1 to S5 |
 
 mod attach;
@@ -24,15 +26,17 @@ mod check;
 mod check_tests;
 mod hold;
 mod leave;
+mod look;
+mod lose;
 mod vote;
 
 pub use attach::Missing;
 pub(super) use hold::NOT_HELD;
 
-use crate::ids::{Slot, Tier};
+use crate::ids::{NO_SLOT, Slot, Tier};
 
 /// A hole.
-pub(super) const ABSENT: Slot = Slot(u32::MAX);
+pub(super) const ABSENT: Slot = NO_SLOT;
 
 /// A kind of state besides FULL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,6 +74,14 @@ impl Part {
     /// Slots that are no holes.
     pub fn count(&self, tier: Tier) -> usize {
         self.slots[tier as usize].iter().filter(|&&slot| slot != ABSENT).count()
+    }
+
+    /// Slots of a tier that are no holes and, on the host, not the mirrors of the device's.
+    pub fn loose(&self, tier: Tier) -> impl Iterator<Item = Slot> + '_ {
+        let mirrors: &[Slot] = if tier == Tier::Host { &self.slots[Tier::Device as usize] } else { &[] };
+        let mirrored = move |at: usize| mirrors.get(at).is_some_and(|&slot| slot != ABSENT);
+        let all = self.slots[tier as usize].iter().copied().enumerate();
+        all.filter(move |&(at, slot)| slot != ABSENT && !mirrored(at)).map(|(_, slot)| slot)
     }
 
     /// An all-hole edge has no list of slots.

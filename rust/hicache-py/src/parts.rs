@@ -1,0 +1,58 @@
+//! The verbs of parts: the windows and states of hybrid models, which have slots of their own.
+//!
+//! A part is its number: what it is called, Python knows. Nothing is decided here.
+//! On error: `ArgumentError` names the argument, before anything was changed.
+
+use crate::cache::Cache;
+use crate::errors::OrRaise;
+use crate::slots::Given;
+use crate::tokens::{TokenBuffer, explain, holes, slots};
+use hicache_core::GivenPart;
+use hicache_core::ids::{HitId, Tier};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+/// The path's pages in all, slots of the inserted pages, how many of the given ones are duplicates, and what became of each part's slots.
+type InsertedParts = (u32, Given, usize, Vec<Given>);
+
+#[pymethods]
+impl Cache {
+    fn allocate_part(&mut self, py: Python<'_>, part: usize, count: usize) -> PyResult<Option<Given>> {
+        let slots = self.core(py)?.allocate_part(part, count).or_raise(py)?;
+        Ok(slots.map(Given::new))
+    }
+
+    fn free_part(&mut self, py: Python<'_>, part: usize, given: &Bound<'_, PyAny>) -> PyResult<()> {
+        let given = slots(given, "slots")?;
+        explain(Some(&given), self.core(py)?.free_part(part, given.get())).or_raise(py)
+    }
+
+    fn evict_part(&mut self, py: Python<'_>, part: usize, host: bool, count: usize) -> PyResult<Given> {
+        let tier = if host { Tier::Host } else { Tier::Device };
+        self.core(py)?.evict_part(part, tier, count).map(Given::new).or_raise(py)
+    }
+
+    #[allow(clippy::needless_pass_by_value, reason = "from a Python list")]
+    fn insert_parts<'py>(
+        &mut self,
+        py: Python<'py>,
+        hit: u64,
+        tokens: &Bound<'py, PyAny>,
+        given: &Bound<'py, PyAny>,
+        parts: Vec<(usize, Bound<'py, PyAny>)>,
+    ) -> PyResult<InsertedParts> {
+        let buffer = TokenBuffer::get(tokens, "tokens")?;
+        let given = slots(given, "slots")?;
+        let of_part = |(part, slots): &(usize, Bound<'py, PyAny>)| Ok((*part, holes(slots, "parts")?));
+        let parts = parts.iter().map(of_part).collect::<PyResult<Vec<GivenPart>>>()?;
+        let done = self.core(py)?.insert_parts(HitId(hit), buffer.view(), given.get(), &parts);
+        let done = explain(Some(&given), done).or_raise(py)?;
+        let kept = done.parts.into_iter().map(Given::new).collect();
+        Ok((done.depth, Given::new(done.slots), done.duplicates, kept))
+    }
+
+    /// Counters and gauges of one part.
+    fn part_stats<'py>(&self, py: Python<'py>, part: usize) -> PyResult<Bound<'py, PyDict>> {
+        crate::stats::part_to_dict(py, &self.core, part)
+    }
+}
