@@ -202,7 +202,7 @@ fn without_room_a_hit_ends_where_it_misses_nothing() {
 fn hits_of_a_batch_do_not_evict_each_other() {
     let mut rig = Mixed::new(&Shape { device: 8, ..Shape::of(&[(STATE, 2, 16), (WINDOW, 6, 16)]) });
     let prompts = [pages(0..3), pages(100..103), pages(200..203)];
-    prompts.iter().for_each(|prompt| drop(rig.serve(prompt, 3)));
+    prompts.iter().for_each(|prompt| _ = rig.serve(prompt, 3));
     rig.cache.evict(Tier::Device, usize::MAX).unwrap();
     let hits: Vec<HitId> = prompts.iter().map(|prompt| rig.find(prompt)).collect();
     assert!(hits.iter().all(|&hit| rig.view(hit).usable == 3));
@@ -219,7 +219,7 @@ fn hits_of_a_batch_do_not_evict_each_other() {
     for (&hit, tokens) in hits.iter().zip(&prompts) {
         assert_eq!(rig.wrong(hit, tokens, true), None);
     }
-    hits.into_iter().for_each(|hit| drop(rig.cache.release(hit, 0).unwrap()));
+    hits.into_iter().for_each(|hit| _ = rig.cache.release(hit, 0).unwrap());
     rig.drained();
 }
 

@@ -48,7 +48,7 @@ impl HiCache {
         let pages = from..from + slots.len() as u32;
         let parts = self.room_beside(&device, pages.end);
         beside.into_iter().for_each(|beside| self.tree.unpin(beside));
-        let copied = pages.end - pages.start;
+        let fresh = pages.end - pages.start;
         let count = slots.len() + parts.iter().map(|(_, slots)| slots.len()).sum::<usize>();
         if count == 0 {
             self.tree.unpin(device);
@@ -80,7 +80,7 @@ impl HiCache {
         self.flights.backups_submitted += 1;
         let ticket = self.flights.backups_submitted;
         self.commands.push(Command::Backup { ticket, pages: copies });
-        self.flights.backups.push_back(Copy { ticket, device, host, pages: copied, parts: beside, store });
+        self.flights.backups.push_back(Copy { ticket, device, host, pages: fresh, parts: beside, store });
         count
     }
 
