@@ -213,7 +213,9 @@ fn no_wrong_window_or_state_is_ever_served_after_a_fault() {
             loaded +=
                 (0..shape.parts.len()).map(|p| squall.rig.cache.part_stats(p).unwrap().loaded).sum::<u64>();
         }
-        assert!(faults > 100 && loaded > 20, "it happens: {faults} {loaded} {shape:?}");
+        // A state that is never on the host leaves little to load.
+        let some = if shape.parts.iter().all(|part| part.2 > 0) { 20 } else { 0 };
+        assert!(faults > 100 && loaded > some, "it happens: {faults} {loaded} {shape:?}");
     }
 }
 
