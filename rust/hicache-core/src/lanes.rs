@@ -126,11 +126,16 @@ pub(crate) fn overlay<A: Word>(tokens: &[A]) -> u64 {
     tokens.iter().fold(A::default(), |bits, &token| bits | token).word()
 }
 
-/// Appends the lower halves.
+/// Appends the lower halves; answers as [`overlay`] does, from the same pass.
 #[multiversion(targets("x86_64+avx2"))]
 #[expect(clippy::cast_possible_truncation, reason = "the lower half is asked for")]
-pub(crate) fn lower<A: Word>(tokens: &[A], to: &mut Vec<u32>) {
-    to.extend(tokens.iter().map(|&token| token.word() as u32));
+pub(crate) fn lower<A: Word>(tokens: &[A], to: &mut Vec<u32>) -> u64 {
+    let mut bits = A::default();
+    to.extend(tokens.iter().map(|&token| {
+        bits = bits | token;
+        token.word() as u32
+    }));
+    bits.word()
 }
 
 /// What fits into 32 bits.

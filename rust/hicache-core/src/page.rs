@@ -143,7 +143,7 @@ impl Tokens<'_> {
 
     /// A copy in 32 bits each, if all fit.
     pub fn narrow(self) -> Option<Vec<u32>> {
-        each_width!(self, s => u32::try_from(lanes::overlay(s)).is_ok().then(|| lowered(s)))
+        each_width!(self, s => lowered(s, u64::from(u32::MAX)))
     }
 
     /// Tokens that both runs begin with. A negative token equals none.
@@ -190,18 +190,17 @@ impl Tokens<'_> {
 
     /// An owned copy, narrow where all tokens fit.
     pub fn to_owned(self) -> OwnedTokens {
-        each_width!(self, s => if lanes::overlay(s) <= NARROW_MAX {
-            OwnedTokens::Narrow(lowered(s))
-        } else {
-            OwnedTokens::Wide(s.iter().map(|token| token.word()).collect())
+        each_width!(self, s => match lowered(s, NARROW_MAX) {
+            Some(narrow) => OwnedTokens::Narrow(narrow),
+            None => OwnedTokens::Wide(s.iter().map(|token| token.word()).collect()),
         })
     }
 }
 
-fn lowered<A: Word>(tokens: &[A]) -> Vec<u32> {
+/// Lower halves of tokens that are all at most `most`: nearly always they are.
+fn lowered<A: Word>(tokens: &[A], most: u64) -> Option<Vec<u32>> {
     let mut lower = Vec::with_capacity(tokens.len());
-    lanes::lower(tokens, &mut lower);
-    lower
+    (lanes::lower(tokens, &mut lower) <= most).then_some(lower)
 }
 
 /// The tree's own copy of tokens: 4 bytes each where all of them fit, else 8.
@@ -241,19 +240,25 @@ impl OwnedTokens {
 
     /// Appends tokens, if they are as wide as those that are there; else false, and nothing was appended.
     pub(crate) fn push(&mut self, tail: Tokens<'_>) -> bool {
-        let narrow = each_width!(tail, s => lanes::overlay(s) <= NARROW_MAX);
+        let before = self.len();
         match self {
-            Self::Narrow(v) if narrow => {
+            Self::Narrow(v) => {
                 make_room(v, tail.len());
-                each_width!(tail, s => lanes::lower(s, v));
+                let narrow = each_width!(tail, s => lanes::lower(s, v)) <= NARROW_MAX;
+                if !narrow {
+                    shorten(v, before);
+                }
+                narrow
             }
-            Self::Wide(v) if !narrow => {
-                make_room(v, tail.len());
-                tail.for_each(|token| v.push(token));
+            Self::Wide(v) => {
+                let wide = each_width!(tail, s => lanes::overlay(s)) > NARROW_MAX;
+                if wide {
+                    make_room(v, tail.len());
+                    tail.for_each(|token| v.push(token));
+                }
+                wide
             }
-            _ => return false,
         }
-        true
     }
 }
 
