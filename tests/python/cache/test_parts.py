@@ -165,25 +165,19 @@ def test_the_host_is_shared_as_the_device_is(host: Host, slots: list[int] | None
 
 def test_a_hit_holds_its_window_and_not_its_edge() -> None:
     """20 pages came in one insert. A hit in their middle needs three pages of the window, and holds four."""
-    engine = make_parted(2, (40, 20, 8), 20, tokens=5)
-    cache = engine.cache
-    hit, windows = loaded(cache, TOKENS), of(cache.allocate_part("window", 20))
-    cache.insert_parts(hit, TOKENS, of(cache.allocate(20)), {"window": windows})
-    hit.release()
-    hit = loaded(cache, TOKENS)
-    assert hit.length == 0, "there is no state"
-    state, slots = of(cache.allocate_part("state", 1)), of(cache.allocate(10))
-    cache.insert_parts(hit, TOKENS[:20], slots, {"state": state})
-    cache.free(slots)
-    hit.release()
-    assert cache.drain(10)
-    hit = cache.match_prefix(TOKENS)
-    cache.load([hit])
-    assert hit.length == 20
-    cache.evict_part("window", 20)
-    assert cache.part_stats("window")["device_resident"] == 4
-    assert of(hit.parts["window"]) == [-1] * 7 + windows[7:10]
-    cache.check()
+    k, w = [torch.zeros(80, 4)], [torch.zeros(40, 4)]
+    with HiCache([pools.mha("kv", k, k), pools.mha("window", w, w, window=5)], 2) as cache:
+        hit, windows = loaded(cache, TOKENS), of(cache.allocate_part("window", 20))
+        cache.insert_parts(hit, TOKENS, of(cache.allocate(20)), {"window": windows})
+        hit.release()
+        hit = cache.match_prefix(TOKENS, limit=20)
+        cache.load([hit])
+        assert hit.length == 20
+        cache.evict_part("window", 20)
+        assert cache.part_stats("window")["device_resident"] == 4
+        assert of(hit.parts["window"]) == [-1] * 7 + windows[7:10]
+        cache.check()
+        hit.release()
 
 
 def test_checkpoints_per_path() -> None:

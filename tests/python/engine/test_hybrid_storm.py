@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -53,7 +54,7 @@ class Storm:
         elif what < 0.35:
             cache.evict(self.draw.randint(1, 20), tier=tier)
 
-    def run(self, requests: int, *, aborts: bool) -> None:
+    def run(self, requests: int, *, aborts: int) -> None:
         engine, waiting = self.stack.engine, requests
         asked = []
         while waiting or engine.busy:
@@ -63,6 +64,7 @@ class Storm:
             engine.step()
             self.disturb()
             if aborts and asked and self.draw.random() < 0.1:
+                aborts -= 1
                 engine.abort(self.draw.choice(asked))
             self.stack.cache.check()
         for sequence in asked:
@@ -70,7 +72,9 @@ class Storm:
             assert result is not None
             if result.finish != "aborted":
                 assert_naive(self.model, sequence.request, result)
-                self.given.update(device=result.device_tokens, host=result.host_tokens)
+                self.given.update(
+                    device=result.device_tokens, host=result.host_tokens, storage=result.storage_tokens
+                )
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -78,13 +82,25 @@ class Storm:
 def test_random_schedules(kinds: str, seed: int) -> None:
     storm = Storm(kinds, seed)
     with storm.stack as stack:
-        storm.run(14, aborts=seed == 2)
+        storm.run(14, aborts=5 if seed == 2 else 0)
         stack.settle()
         stack.forget("device")
-        storm.run(4, aborts=False)
+        storm.run(4, aborts=0)
         stack.check_books()
     print(f"\ntokens that were not computed: {dict(storm.given)}")
     assert sum(storm.given.values()) > 0
+
+
+@pytest.mark.parametrize("kinds", ["WF", "SF", "SWF", "WS"])
+def test_random_schedules_over_a_store(kinds: str, tmp_path: Path) -> None:
+    """Two lives of the same cache: what the second one asks first was stored by the first one."""
+    for life in range(2):
+        storm = Storm(kinds, 4, store=tmp_path)
+        with storm.stack as stack:
+            storm.run(12, aborts=3 * life)
+            stack.check_books()
+        print(f"\ntokens that were not computed in life {life}: {dict(storm.given)}")
+        assert life == 0 or storm.given["storage"] > 0
 
 
 @pytest.mark.parametrize("host", [None, 1.0])
