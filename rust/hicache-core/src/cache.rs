@@ -172,14 +172,13 @@ impl HiCache {
 
     /// A view for other threads: how much would hit, and statistics. The first one costs a walk through
     /// the index. From then on every page that comes, moves or leaves is written to the readers' table too, of
-    /// which a verb now and then makes a 256th part anew. With windows or states it tells how far tokens match,
-    /// not where these agree.
+    /// which a verb now and then makes a 256th part anew. Windows and states vote in it, too.
     pub fn reader(&mut self) -> Reader {
         let publisher = match self.publisher.take() {
             Some(publisher) => publisher,
             None => Publisher::new(&self.tree.start_publishing()),
         };
-        let reader = publisher.reader(self.config.page_size, self.config.bigrams);
+        let reader = publisher.reader(self.config.page_size, self.config.bigrams, self.tree.components());
         self.publisher = Some(publisher);
         self.publish();
         reader

@@ -7,10 +7,11 @@
 //! ```
 //! There are 256 tables, by some bits of the fingerprint: a full one is made anew alone, so that no verb pays
 //! for all pages.
-
+//!
 //! A page's fingerprint covers its whole prefix and namespace in 61 bits. What a reader is told is advice, for
 //! routing and for admission: it serves no bytes, so that two prefixes with one fingerprint (one in 2^61 pairs)
-//! cost a wrong guess and nothing else.
+//! cost a wrong guess and nothing else. What a component has of a page is an entry of its own, under a
+//! fingerprint that follows from the page's: readers vote as a match does.
 //!
 //! | file | what |
 //! |---|---|
@@ -28,7 +29,8 @@ use crate::error::Result;
 use crate::hash::Namespace;
 use crate::key::Key;
 use crate::page::{PageSize, Tokens};
-use crate::tree::print::{next_print, seed_print};
+use crate::tree::print::{next_print, part_print, seed_print};
+use crate::tree::{Ballot, Component};
 use arc_swap::ArcSwap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -78,6 +80,7 @@ pub struct WouldHit {
 pub struct Reader {
     page_size: PageSize,
     bigrams: bool,
+    components: Arc<[Component]>,
     shared: Arc<Shared>,
 }
 
@@ -97,16 +100,25 @@ impl Reader {
         let tables = self.shared.tables.load();
         let mut print = seed_print(&namespace.clone().canonical());
         let mut hit = WouldHit::default();
+        let (mut ballot, mut on_device) = (Ballot::new(&self.components), true);
+        let at = |print: u64| tables[table_of(print)].get(print);
         for page in 0..pages {
             print = next_print(print, key.range(page * words..(page + 1) * words));
-            let tiers = tables[table_of(print)].get(print);
+            let tiers = at(print);
             if tiers == 0 {
                 break;
             }
-            if tiers & 1 != 0 && hit.device == page * size {
-                hit.device += size;
+            on_device &= tiers & 1 != 0;
+            let agreed = ballot.page(|component| {
+                let tiers = at(part_print(print, component));
+                [tiers & 1 != 0, tiers & 2 != 0]
+            });
+            if on_device && agreed[0] {
+                hit.device = (page + 1) * size;
             }
-            hit.usable += size;
+            if agreed[1] {
+                hit.usable = (page + 1) * size;
+            }
         }
         Ok(hit)
     }

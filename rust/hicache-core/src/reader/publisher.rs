@@ -1,11 +1,12 @@
 //! The writer's side of readers: applies the tree's changes to the tables, and makes a full one anew.
 //!
-//! Assumes fingerprints whose bits are as good as random. Refuses to know the tree: a table is made anew from its
+//! Assumes fingerprints whose bits are as good as random. Refuses to know the tree's inside: a table is made anew from its
 //! own pages. On error: nothing here fails.
 
 use super::table::Table;
 use super::{NUMBERS, Reader, Shared, TABLES, table_of};
 use crate::page::PageSize;
+use crate::tree::Component;
 use crate::tree::print::Change;
 use arc_swap::ArcSwap;
 use std::sync::Arc;
@@ -37,8 +38,8 @@ impl Publisher {
     }
 
     /// A reader of what is published here.
-    pub fn reader(&self, page_size: PageSize, bigrams: bool) -> Reader {
-        Reader { page_size, bigrams, shared: Arc::clone(&self.shared) }
+    pub fn reader(&self, page_size: PageSize, bigrams: bool, components: &[Component]) -> Reader {
+        Reader { page_size, bigrams, components: components.into(), shared: Arc::clone(&self.shared) }
     }
 
     /// Applies changes in their order. Returns how many entries had to move, since their tables were full.

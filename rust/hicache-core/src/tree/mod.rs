@@ -46,6 +46,7 @@ mod strand;
 mod tell;
 mod walk;
 
+pub(crate) use component::Ballot;
 pub use component::{Component, Missing};
 pub use edit::Extended;
 pub use evict::Evicted;

@@ -12,10 +12,10 @@ use foldhash::fast::FixedState;
 use std::hash::{BuildHasher as _, Hasher as _};
 use std::ops::Range;
 
-/// Where a prefix's last page lives now.
+/// Where a prefix's last page lives now, or what a component has of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Change {
-    /// Of the whole prefix.
+    /// Of the whole prefix, or that of a component's share.
     pub print: u64,
     /// Bit 0 device, bit 1 host.
     pub tiers: u64,
@@ -32,6 +32,12 @@ pub(crate) fn next_print(before: u64, page: Tokens<'_>) -> u64 {
     hasher.write_u64(before);
     page.for_each(|token| hasher.write_u64(token));
     hasher.finish() | 4
+}
+
+/// The fingerprint under which readers find what a component has of a page.
+pub(crate) fn part_print(page: u64, component: usize) -> u64 {
+    // A number that no token is: else it were the fingerprint of a page more.
+    FixedState::default().hash_one((page, u64::MAX - component as u64)) | 4
 }
 
 impl Tree {
@@ -56,7 +62,14 @@ impl Tree {
             .strands
             .iter()
             .flat_map(|(_, strand)| (strand.start..strand.end()).map(|page| change(strand, page)));
-        strands.collect()
+        let mut all: Vec<Change> = strands.collect();
+        for (index, node) in self.arena.iter().filter(|(_, node)| !node.is_root()) {
+            for component in 0..self.components.len() {
+                let of_page = |page| self.part_change(component, index, page);
+                all.extend((node.start..node.end).map(of_page).filter(|change| change.tiers != 0));
+            }
+        }
+        all
     }
 
     /// The changes since the last time, if they are noted.
@@ -91,6 +104,21 @@ impl Tree {
             let strand = &self.strands[self.arena[node].strand];
             changes.extend(pages.map(|page| change(strand, page)));
         }
+    }
+
+    /// Notes what a component has of some pages of a node, counted from the root, now.
+    pub(super) fn note_part(&mut self, component: usize, node: u32, pages: Range<u32>) {
+        if let Some(mut changes) = self.changes.take() {
+            changes.extend(pages.map(|page| self.part_change(component, node, page)));
+            self.changes = Some(changes);
+        }
+    }
+
+    fn part_change(&self, component: usize, node: u32, page: u32) -> Change {
+        let strand = &self.strands[self.arena[node].strand];
+        let there = |tier: Tier| u64::from(self.part_there(component, tier, node, page)) << tier as u32;
+        let print = part_print(strand.prints[(page - strand.start) as usize], component);
+        Change { print, tiers: there(Tier::Device) | there(Tier::Host) }
     }
 
     pub(super) fn last_print(&self, place: Place) -> u64 {

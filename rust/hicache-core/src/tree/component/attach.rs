@@ -44,6 +44,7 @@ impl Tree {
                 self.decisions.word(self.arena[at.node].key_hash);
                 self.decisions.fold(Decision::PartPlaced, page, order, &[slot]);
                 self.part_resident[component][tier as usize] += 1;
+                self.note_part(component, at.node, page..page + 1);
             } else {
                 duplicates.push(slot);
             }

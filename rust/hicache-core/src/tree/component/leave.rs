@@ -208,6 +208,8 @@ impl Tree {
             self.part_resident[component][tier as usize] -= left.len();
             let all = !self.arena[node].parts[component].any(tier);
             self.parts_left(order, node, left.len() as u32, all);
+            // Those of a cut edge are still known by name.
+            self.note_part(component, node, depth..self.arena[node].end);
         }
         if tier == Tier::Device {
             self.list_part(component, Tier::Host, node);

@@ -32,6 +32,7 @@ mod vote;
 
 pub use attach::Missing;
 pub(super) use hold::NOT_HELD;
+pub(crate) use vote::Ballot;
 
 use crate::ids::{NO_SLOT, Slot, Tier};
 

@@ -15,23 +15,18 @@ impl Tree {
         if self.components.is_empty() {
             return (device, place.depth);
         }
-        let mut runs: Vec<[u32; 2]> = self.components.iter().copied().map(full_run).collect();
+        let mut ballot = Ballot::new(&self.components);
         let (mut on_device, mut anywhere) = (0, 0);
         for index in self.path(place) {
             let node = &self.arena[index];
             for depth in node.start + 1..=node.end.min(place.depth) {
-                self.step(index, depth - 1 - node.start, &mut runs);
-                let agree = |view: usize| {
-                    let mut votes = self.components.iter().enumerate();
-                    votes.all(|(at, component)| match component {
-                        Component::Swa { window } => runs[at][view] >= *window,
-                        Component::State => depth == node.end && self.checkpoint(index, at, view),
-                    })
-                };
-                if depth <= device && agree(0) {
+                let agreed = ballot.page(|component| {
+                    [Tier::Device, Tier::Host].map(|tier| self.part_there(component, tier, index, depth - 1))
+                });
+                if depth <= device && agreed[0] {
                     on_device = depth;
                 }
-                if agree(1) {
+                if agreed[1] {
                     anywhere = depth;
                 }
             }
@@ -51,26 +46,47 @@ impl Tree {
         nodes
     }
 
-    /// Lengths of unbroken window state, in both views, one page further.
-    fn step(&self, index: u32, offset: u32, runs: &mut [[u32; 2]]) {
-        for (part, run) in self.arena[index].parts.iter().zip(runs) {
-            let device = part.has(Tier::Device, offset);
-            let any = device || part.has(Tier::Host, offset);
-            run[0] = if device { run[0].saturating_add(1) } else { 0 };
-            run[1] = if any { run[1].saturating_add(1) } else { 0 };
+    /// Whether a component has what belongs to a page of an edge, counted from the root, in a tier.
+    pub(in crate::tree) fn part_there(&self, component: usize, tier: Tier, index: u32, page: u32) -> bool {
+        let node = &self.arena[index];
+        let part = &node.parts[component];
+        match self.components[component] {
+            Component::Swa { .. } => part.has(tier, page - node.start),
+            Component::State => page + 1 == node.end && part.any(tier),
         }
-    }
-
-    fn checkpoint(&self, index: u32, component: usize, view: usize) -> bool {
-        let part = &self.arena[index].parts[component];
-        part.any(Tier::Device) || (view == 1 && part.any(Tier::Host))
     }
 }
 
-/// Before the first page there is nothing to remember: the window counts as whole.
-fn full_run(component: Component) -> [u32; 2] {
-    match component {
-        Component::Swa { window } => [window; 2],
-        Component::State => [0; 2],
+/// Where all components agree, page by page from the root on, in both views: device; device or host.
+pub(crate) struct Ballot<'a> {
+    components: &'a [Component],
+    /// Per component, the length of unbroken window state.
+    runs: Vec<[u32; 2]>,
+}
+
+impl<'a> Ballot<'a> {
+    pub fn new(components: &'a [Component]) -> Self {
+        // Before the first page there is nothing to remember: the window counts as whole.
+        let whole = |component: &Component| match component {
+            Component::Swa { window } => [*window; 2],
+            Component::State => [0; 2],
+        };
+        Self { components, runs: components.iter().map(whole).collect() }
+    }
+
+    /// One page further: what each component has of it, on the device and on the host.
+    pub fn page(&mut self, has: impl Fn(usize) -> [bool; 2]) -> [bool; 2] {
+        let mut agreed = [true; 2];
+        for (at, (component, run)) in self.components.iter().zip(&mut self.runs).enumerate() {
+            let [device, host] = has(at);
+            for (view, there) in [device, device || host].into_iter().enumerate() {
+                run[view] = if there { run[view].saturating_add(1) } else { 0 };
+                agreed[view] &= match component {
+                    Component::Swa { window } => run[view] >= *window,
+                    Component::State => there,
+                };
+            }
+        }
+        agreed
     }
 }
