@@ -114,7 +114,7 @@ fn wrong_parts_are_refused() {
     let given = [(0, vec![window, other]), (1, vec![Some(state)])];
     rig.cache.insert_parts(hit, Tokens::I32(&tokens), &slots, &given).unwrap();
     let placed = rig.cache.free_part(0, &windows).unwrap_err().to_string();
-    assert!(placed.contains("part0: slot 0 belongs to a cached page"), "{placed}");
+    assert!(placed.contains("slots: part0: slot 0 belongs to a cached page"), "{placed}");
     assert!(rig.cache.allocate_part(7, 1).is_err() && rig.cache.evict_part(2, Tier::Host, 1).is_err());
     assert!(rig.cache.free_part(2, &[]).is_err() && rig.cache.part_slots(2, Tier::Host).is_err());
     rig.cache.free_part(1, &[]).unwrap();

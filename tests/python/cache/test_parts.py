@@ -83,9 +83,17 @@ WRONG: dict[str, tuple[Callable[[HiCache, Any], object], str]] = {
     ),
     "count": (lambda c, h: c.allocate_part("window", -1), "count: must be at least 0"),
     "tier": (lambda c, h: c.evict_part("state", 1, tier="disk"), "tier: unknown tier 'disk'"),
-    "not ours": (lambda c, h: c.free_part("state", [3]), "parts: state: slot 3 is free"),
-    "no such slot": (lambda c, h: c.free_part("state", [8]), "parts: state: slot 8"),
-    "twice": (lambda c, h: c.free_part("window", [0, 0]), "parts: window: slot 0 is named twice"),
+    "not ours": (lambda c, h: c.free_part("state", [3]), "slots: state: slot 3 is free"),
+    "no such slot": (lambda c, h: c.free_part("state", [8]), "slots: state: slot 8"),
+    "twice": (lambda c, h: c.free_part("window", [0, 0]), "slots: window: slot 0 is named twice"),
+    "a hole": (
+        lambda c, h: c.free_part("window", torch.tensor([0, -1], dtype=torch.int32)),
+        "slots: -1 is no slot",
+    ),
+    "given, not ours": (
+        lambda c, h: c.insert_parts(h, [1, 2], [0], {"state": [3]}),
+        "parts: state: slot 3 is free",
+    ),
     "no mapping": (lambda c, h: c.insert_parts(h, [1, 2], [0], [0]), "parts: need slots by the part's name"),  # type: ignore[arg-type]
     "another part": (lambda c, h: c.insert_parts(h, [1, 2], [0], {"kv": [0]}), "part: unknown part 'kv'"),
     "too many windows": (
