@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::mixed::{ALL, Mixed};
+use common::mixed::{ALL, Gives, Mixed};
 use common::models::{STATE, Shape, WINDOW, config};
 use hicache_core::executor::{Executor, HostMemory};
 use hicache_core::ids::{NO_SLOT, Slot, Tier};
@@ -58,6 +58,26 @@ fn a_path_keeps_as_many_checkpoints_as_it_may() {
     assert_eq!(rig.cache.tree().part_resident(0, Tier::Device), 2);
     assert_eq!(rig.cache.tree().part_resident(0, Tier::Host), 6, "the host keeps them");
     assert_eq!(rig.cache.part_stats(0).unwrap().evicted_device, 4);
+    rig.drained();
+}
+
+/// A request that gave no checkpoint ends where another one gives its own: what its hit shows from then on is held.
+#[test]
+fn a_checkpoint_that_another_request_gives_is_held_by_every_hit_that_shows_it() {
+    let mut rig = Mixed::new(&Shape { host: 0, ..Shape::of(&[(STATE, 2, 0)]) });
+    let tokens = pages(0..4);
+    let [one, other] = [rig.find(&tokens), rig.find(&tokens)];
+    rig.cache.load(&[one, other], None).unwrap();
+    assert!(rig.compute(one, &tokens, 4, Gives { states: false, ..ALL }));
+    assert_eq!(rig.cache.hit_parts(one).unwrap(), [[]]);
+    assert!(rig.compute(other, &tokens, 4, ALL));
+    rig.cache.release(other, 0).unwrap();
+    let shown = rig.cache.hit_parts(one).unwrap();
+    assert_eq!(shown[0].len(), 1);
+    assert_eq!(rig.cache.evict_part(0, Tier::Device, 1).unwrap(), []);
+    rig.books();
+    assert_eq!((rig.cache.hit_parts(one).unwrap(), rig.wrong(one, &tokens, true)), (shown, None));
+    rig.cache.release(one, 0).unwrap();
     rig.drained();
 }
 
