@@ -194,6 +194,23 @@ def test_a_hit_holds_its_window_and_not_its_edge() -> None:
     cache.check()
 
 
+def test_rows_of_pages_and_latents_have_windows_too() -> None:
+    """A window whose rows are pages is no state; and what follows a window may be of any kind."""
+    k, rows = [torch.zeros(8, 3)], [torch.zeros(4, 5)]
+    own = [pools.mha("kv", k, k), pools.pages("index", rows, window=4)]
+    beside = [pools.pages("pages", rows, follows="window", window=4)]
+    beside += [pools.latent("latent", k, follows="window", window=4)]
+    for others in (own, [pools.mha("kv", k, k), pools.mha("window", k, k, window=4), *beside]):
+        with HiCache(others, 2) as cache:
+            hit, (part,) = loaded(cache, [1, 2, 3, 4, 5, 6]), cache.parts
+            slots, windows = cache.allocate(3), cache.allocate_part(part, 3)
+            assert slots is not None
+            assert windows is not None
+            cache.insert_parts(hit, [1, 2, 3, 4, 5, 6], slots, {part: windows})
+            assert hit.parts[part].tolist() == [-1, *windows[1:].tolist()]
+            hit.release()
+
+
 def test_checkpoints_per_path() -> None:
     device = make_parted(2, (20, 20, 8), 0).device
     with HiCache(device.pools, 2, checkpoints_per_path=2) as cache:
