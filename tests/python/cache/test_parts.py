@@ -171,6 +171,11 @@ def test_the_host_is_shared_as_the_device_is(host: Host, slots: list[int] | None
         assert found[2] == found[0] * 8 // 20
 
 
+def test_no_part_has_more_host_slots_than_there_can_be() -> None:
+    with pytest.raises(ArgumentError, match=r"^host: more pages"):
+        Host(tokens=2**31).memory(1, [1, 1], [1, 4])
+
+
 def test_a_hit_holds_its_window_and_not_its_edge() -> None:
     """20 pages came in one insert. A hit in their middle needs three pages of the window, and holds four."""
     engine = make_parted(2, (40, 20, 8), 20, tokens=5)
