@@ -176,7 +176,7 @@ impl HiCache {
     }
 
     /// How many slots of a part must leave for so many to be free; `None`: they can't.
-    fn lacking(&self, part: usize, tier: Tier, count: usize) -> Option<usize> {
+    fn lacking(&mut self, part: usize, tier: Tier, count: usize) -> Option<usize> {
         let lacking = count.saturating_sub(self.parts[part].pool(tier).free());
         (lacking == 0 || self.tree.can_evict_component(part, tier, lacking)).then_some(lacking)
     }
