@@ -125,7 +125,8 @@ class HiCache(Attaching, WithParts):
         """Finds the longest usable prefix; moves nothing. The hit must be released.
 
         `tokens`: one dimension, int32 or int64, read in place: nobody may write to them meanwhile. `after`: a
-        released hit that they follow (its namespace is taken over); `StaleCursor` if its place was evicted.
+        released hit that they follow (its namespace is taken over); `StaleCursor` if its place was evicted,
+        or has no whole window or no checkpoint: pass all tokens then.
         `limit`: most tokens that may hit. `at`: now, in seconds, on the clock of `poll` (default: a
         monotonic clock).
         """
@@ -187,8 +188,8 @@ class HiCache(Attaching, WithParts):
         self._core.free(self._slots(slots))
 
     def backup(self, hit: Hit) -> int:
-        """Device → host for those pages of a loaded hit that had found no room there. `insert` does it by
-        itself. Returns the pages started."""
+        """Device → host for those pages of a loaded hit, and parts at its end, that had found no room there.
+        `insert` does it by itself. Returns how many slots' copies were started."""
         self._stream.follow(self._core)
         return self._core.backup(self._number(hit))
 

@@ -101,9 +101,7 @@ class Host:
             pages = int(min(device_slots * ratio, 2.0**32))  # an infinite product is no int
         if pages < 1:
             raise ArgumentError(f"host: no room for a single page of {page_size} tokens ({page_bytes} bytes)")
-        if pages >= 2**32:
-            raise ArgumentError("host: more pages than the 2^32 - 1 there can be")
-        return pages
+        return _few(pages)
 
     def groups(self) -> int:
         """Parts that a page's heads are kept in; only "page_unified" has more than one."""
@@ -118,7 +116,7 @@ class Host:
         own = device_slots[0]
         device = sum(size * slots for size, slots in zip(page_bytes, device_slots, strict=True))
         first = self.slots(page_size, -(-device // own), own)
-        return [first, *(max(1, first * slots // own) for slots in device_slots[1:])]
+        return [first, *(_few(max(1, first * slots // own)) for slots in device_slots[1:])]
 
     def memory(
         self, page_size: int, page_bytes: Sequence[int], device_slots: Sequence[int]
@@ -141,6 +139,13 @@ class Host:
         if self.arrival not in ARRIVALS:
             raise ArgumentError(f"host arrival: unknown value {self.arrival!r}: use {' or '.join(ARRIVALS)}")
         return threads, self.arrival
+
+
+def _few(pages: int) -> int:
+    """So many pages, if there can be."""
+    if pages >= 2**32:
+        raise ArgumentError("host: more pages than the 2^32 - 1 there can be")
+    return pages
 
 
 def memory_available() -> int:

@@ -59,7 +59,7 @@ class Pool:
 
     `heads`: KV heads of every row, 1 where rows are not split. `follows`: the pool whose slots it uses, None
     for the cache's first one, its own name for its own. `window`: tokens that a hit needs before its end (a
-    sliding window), 1 for the last page only where rows are pages (a recurrent state), None for all.
+    sliding window), where rows are pages 1 for the last one only (a recurrent state), None for all.
     `tensors`: in order of the planes; None for a pool that is only declared.
     """
 
@@ -88,7 +88,8 @@ class Pool:
         """As the binding takes it. A pool without KV heads (a latent, a state) has one group."""
         planes = [(plane.layer, plane.role, plane.row_bytes) for plane in self.planes]
         groups = 1 if self.heads == 1 else head_groups
-        needs = 0 if self.window is None else 1 if self.of_pages else 1 + self.window
+        last = self.of_pages and self.window == 1
+        needs = 0 if self.window is None else 1 if last else 1 + self.window
         return self.name, planes, (self.heads, groups), self.of_pages, self.follows or "", needs
 
     def memory(self) -> list[tuple[int, int]]:
@@ -119,16 +120,18 @@ def mha(
     return _pool(name, [list(pair) for pair in zip(k, v, strict=True)], follows=follows, window=window)
 
 
-def latent(name: str, buffers: Any, *, follows: str | None = None) -> Pool:
-    """One tensor per layer (MLA): a sequence of L tensors (rows, ...), or one tensor with L first."""
-    pool = _pool(name, [[tensor] for tensor in _planes(name, "buffers", buffers)], follows=follows)
-    return replace(pool, heads=1)
-
-
-def pages(name: str, buffers: Any, *, follows: str | None = None) -> Pool:
-    """One tensor per layer with one row per *page* (indexers, compressed pages): (pages, ...)."""
+def latent(name: str, buffers: Any, *, follows: str | None = None, window: int | None = None) -> Pool:
+    """One tensor per layer (MLA): a sequence of L tensors (rows, ...), or one tensor with L first. `window`
+    as for `mha`: what follows a window has the same."""
     layers = [[tensor] for tensor in _planes(name, "buffers", buffers)]
-    return replace(_pool(name, layers, follows=follows), heads=1, of_pages=True)
+    return replace(_pool(name, layers, follows=follows, window=window), heads=1)
+
+
+def pages(name: str, buffers: Any, *, follows: str | None = None, window: int | None = None) -> Pool:
+    """One tensor per layer with one row per *page* (indexers, compressed pages): (pages, ...). `window`, in
+    tokens, as for `mha`: what follows a window has the same; 1 is the last page only, as of states."""
+    layers = [[tensor] for tensor in _planes(name, "buffers", buffers)]
+    return replace(_pool(name, layers, follows=follows, window=window), heads=1, of_pages=True)
 
 
 def states(name: str, layers: Sequence[Sequence[torch.Tensor]]) -> Pool:

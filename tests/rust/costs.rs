@@ -194,6 +194,35 @@ fn whether_there_is_room_is_mostly_known() {
     assert_eq!(ask(&mut tree, 65), (0, true));
 }
 
+/// The same for a window of which requests may hold more than there is: what leaves next is mostly enough, however
+/// many edges have none of it any more.
+#[test]
+fn whether_a_part_has_room_costs_the_same_in_a_tree_of_any_size() {
+    let cost = |count: u32| {
+        let (mut tree, root) = tree(&[Component::Swa { window: 1 }]);
+        let mut end = root;
+        for page in 0..count {
+            end = tree.extend(end, Tokens::U32(&[page]), Tier::Device, &[Slot(page)]).place;
+            tree.attach(0, Tier::Device, end, &[page], &[Slot(page)]);
+        }
+        let held = tree.pin(end, Hold::Device);
+        let other = tree.extend(root, Tokens::U32(&[count]), Tier::Device, &[Slot(count)]).place;
+        let freed = tree.evict_component(0, Tier::Device, count as usize).parts[0].len();
+        assert_eq!(freed, count as usize - 1, "but for the held one");
+        tree.attach(0, Tier::Device, other, &[0], &[Slot(count)]);
+        let before = looked();
+        assert!(tree.can_evict_component(0, Tier::Device, 1));
+        let cost = looked() - before;
+        assert!(!tree.can_evict_component(0, Tier::Device, 2));
+        assert_eq!(tree.evict_component(0, Tier::Device, 2).parts[0].len(), 1);
+        tree.check().unwrap();
+        tree.unpin(held);
+        assert!(tree.can_evict_component(0, Tier::Device, 1));
+        cost
+    };
+    assert_eq!(cost(100), cost(10_000));
+}
+
 /// Of prompts of ten thousand pages each only the first page is left, whether their paths were split there before
 /// the rest went or not: what the tree keeps is what a page costs, not what a prompt did.
 #[test]

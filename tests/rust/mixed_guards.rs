@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::mixed::{ALL, Mixed};
+use common::mixed::{ALL, Gives, Mixed};
 use common::models::{STATE, Shape, WINDOW, config};
 use hicache_core::executor::{Executor, HostMemory};
 use hicache_core::ids::{NO_SLOT, Slot, Tier};
@@ -61,6 +61,26 @@ fn a_path_keeps_as_many_checkpoints_as_it_may() {
     rig.drained();
 }
 
+/// A request that gave no checkpoint ends where another one gives its own: what its hit shows from then on is held.
+#[test]
+fn a_checkpoint_that_another_request_gives_is_held_by_every_hit_that_shows_it() {
+    let mut rig = Mixed::new(&Shape { host: 0, ..Shape::of(&[(STATE, 2, 0)]) });
+    let tokens = pages(0..4);
+    let [one, other] = [rig.find(&tokens), rig.find(&tokens)];
+    rig.cache.load(&[one, other], None).unwrap();
+    assert!(rig.compute(one, &tokens, 4, Gives { states: false, ..ALL }));
+    assert_eq!(rig.cache.hit_parts(one).unwrap(), [[]]);
+    assert!(rig.compute(other, &tokens, 4, ALL));
+    rig.cache.release(other, 0).unwrap();
+    let shown = rig.cache.hit_parts(one).unwrap();
+    assert_eq!(shown[0].len(), 1);
+    assert_eq!(rig.cache.evict_part(0, Tier::Device, 1).unwrap(), []);
+    rig.books();
+    assert_eq!((rig.cache.hit_parts(one).unwrap(), rig.wrong(one, &tokens, true)), (shown, None));
+    rig.cache.release(one, 0).unwrap();
+    rig.drained();
+}
+
 /// A cursor whose place has lost its window or state is stale: what is before it isn't passed again.
 #[test]
 fn a_cursor_is_stale_when_its_state_has_gone() {
@@ -114,7 +134,7 @@ fn wrong_parts_are_refused() {
     let given = [(0, vec![window, other]), (1, vec![Some(state)])];
     rig.cache.insert_parts(hit, Tokens::I32(&tokens), &slots, &given).unwrap();
     let placed = rig.cache.free_part(0, &windows).unwrap_err().to_string();
-    assert!(placed.contains("part0: slot 0 belongs to a cached page"), "{placed}");
+    assert!(placed.contains("slots: part0: slot 0 belongs to a cached page"), "{placed}");
     assert!(rig.cache.allocate_part(7, 1).is_err() && rig.cache.evict_part(2, Tier::Host, 1).is_err());
     assert!(rig.cache.free_part(2, &[]).is_err() && rig.cache.part_slots(2, Tier::Host).is_err());
     rig.cache.free_part(1, &[]).unwrap();

@@ -16,8 +16,8 @@ fn what_is_served_is_exactly_its_prefix() {
     for shape in shapes() {
         let (mut brought, mut loaded, mut backed_up, mut no_room) = ([0; 2], 0, 0, 0);
         for seed in seeds(60) {
-            let page = [1, 2][(seed % 2) as usize];
-            let mut squall = Squall::new(&Shape { page, ..shape.clone() }, seed);
+            let (page, cap) = ([1, 2][(seed % 2) as usize], [0, 0, 1, 2][(seed / 2 % 4) as usize]);
+            let mut squall = Squall::new(&Shape { page, cap, ..shape.clone() }, seed);
             for _ in 0..400 {
                 squall.step();
             }

@@ -83,9 +83,17 @@ WRONG: dict[str, tuple[Callable[[HiCache, Any], object], str]] = {
     ),
     "count": (lambda c, h: c.allocate_part("window", -1), "count: must be at least 0"),
     "tier": (lambda c, h: c.evict_part("state", 1, tier="disk"), "tier: unknown tier 'disk'"),
-    "not ours": (lambda c, h: c.free_part("state", [3]), "parts: state: slot 3 is free"),
-    "no such slot": (lambda c, h: c.free_part("state", [8]), "parts: state: slot 8"),
-    "twice": (lambda c, h: c.free_part("window", [0, 0]), "parts: window: slot 0 is named twice"),
+    "not ours": (lambda c, h: c.free_part("state", [3]), "slots: state: slot 3 is free"),
+    "no such slot": (lambda c, h: c.free_part("state", [8]), "slots: state: slot 8"),
+    "twice": (lambda c, h: c.free_part("window", [0, 0]), "slots: window: slot 0 is named twice"),
+    "a hole": (
+        lambda c, h: c.free_part("window", torch.tensor([0, -1], dtype=torch.int32)),
+        "slots: -1 is no slot",
+    ),
+    "given, not ours": (
+        lambda c, h: c.insert_parts(h, [1, 2], [0], {"state": [3]}),
+        "parts: state: slot 3 is free",
+    ),
     "no mapping": (lambda c, h: c.insert_parts(h, [1, 2], [0], [0]), "parts: need slots by the part's name"),  # type: ignore[arg-type]
     "another part": (lambda c, h: c.insert_parts(h, [1, 2], [0], {"kv": [0]}), "part: unknown part 'kv'"),
     "too many windows": (
@@ -163,6 +171,11 @@ def test_the_host_is_shared_as_the_device_is(host: Host, slots: list[int] | None
         assert found[2] == found[0] * 8 // 20
 
 
+def test_no_part_has_more_host_slots_than_there_can_be() -> None:
+    with pytest.raises(ArgumentError, match=r"^host: more pages"):
+        Host(tokens=2**31).memory(1, [1, 1], [1, 4])
+
+
 def test_a_hit_holds_its_window_and_not_its_edge() -> None:
     """20 pages came in one insert. A hit in their middle needs three pages of the window, and holds four."""
     k, w = [torch.zeros(80, 4)], [torch.zeros(40, 4)]
@@ -178,6 +191,23 @@ def test_a_hit_holds_its_window_and_not_its_edge() -> None:
         assert of(hit.parts["window"]) == [-1] * 7 + windows[7:10]
         cache.check()
         hit.release()
+
+
+def test_rows_of_pages_and_latents_have_windows_too() -> None:
+    """A window whose rows are pages is no state; and what follows a window may be of any kind."""
+    k, rows = [torch.zeros(8, 3)], [torch.zeros(4, 5)]
+    own = [pools.mha("kv", k, k), pools.pages("index", rows, window=4)]
+    beside = [pools.pages("pages", rows, follows="window", window=4)]
+    beside += [pools.latent("latent", k, follows="window", window=4)]
+    for others in (own, [pools.mha("kv", k, k), pools.mha("window", k, k, window=4), *beside]):
+        with HiCache(others, 2) as cache:
+            hit, (part,) = loaded(cache, [1, 2, 3, 4, 5, 6]), cache.parts
+            slots, windows = cache.allocate(3), cache.allocate_part(part, 3)
+            assert slots is not None
+            assert windows is not None
+            cache.insert_parts(hit, [1, 2, 3, 4, 5, 6], slots, {part: windows})
+            assert hit.parts[part].tolist() == [-1, *windows[1:].tolist()]
+            hit.release()
 
 
 def test_checkpoints_per_path() -> None:

@@ -30,7 +30,7 @@ impl HiCache {
                     format!("{name}: there is no whole page that a slot could belong to"),
                 );
             }
-            self.check_part_out(*part, &given)?;
+            self.check_part_out("parts", *part, &given)?;
         }
         Ok(())
     }

@@ -57,7 +57,7 @@ impl HiCache {
     /// When there is no such part; when a slot doesn't exist, is free, belongs to the tree or is named twice.
     /// Nothing was changed.
     pub fn free_part(&mut self, part: usize, slots: &[Slot]) -> Result<()> {
-        self.check_part_out(part, slots)?;
+        self.check_part_out("slots", part, slots)?;
         self.parts[part].device.give_back(slots);
         Ok(())
     }
@@ -84,10 +84,15 @@ impl HiCache {
     }
 
     /// # Errors
-    /// When the engine hasn't got one of these slots of a part.
-    pub(crate) fn check_part_out(&mut self, part: usize, slots: &[Slot]) -> Result<()> {
+    /// When the engine hasn't got one of these slots of a part, which it gave as `argument`.
+    pub(crate) fn check_part_out(
+        &mut self,
+        argument: &'static str,
+        part: usize,
+        slots: &[Slot],
+    ) -> Result<()> {
         self.part(part)?;
-        let checked = self.parts[part].device.check_out("parts", slots);
+        let checked = self.parts[part].device.check_out(argument, slots);
         checked.map_err(|error| match error {
             Error::Argument { argument, reason } => {
                 let name = self.config.part_names()[part].to_owned();
@@ -171,7 +176,7 @@ impl HiCache {
     }
 
     /// How many slots of a part must leave for so many to be free; `None`: they can't.
-    fn lacking(&self, part: usize, tier: Tier, count: usize) -> Option<usize> {
+    fn lacking(&mut self, part: usize, tier: Tier, count: usize) -> Option<usize> {
         let lacking = count.saturating_sub(self.parts[part].pool(tier).free());
         (lacking == 0 || self.tree.can_evict_component(part, tier, lacking)).then_some(lacking)
     }

@@ -134,6 +134,11 @@ impl Pins {
         &self.marks[id as usize]
     }
 
+    /// A hard pin holds a component from `from` on, of which it held nothing.
+    pub fn mark(&mut self, id: u32, component: usize, from: u32) {
+        self.marks[id as usize][component] = from;
+    }
+
     /// Every pin.
     pub fn all(&self) -> impl Iterator<Item = &Pin> {
         self.entries.iter().flatten()

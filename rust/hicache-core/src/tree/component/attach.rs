@@ -161,6 +161,7 @@ impl Tree {
             return false;
         }
         part.slots[tier as usize].push(slot);
+        self.hold_new(component, tier, at.node);
         self.list_part(component, tier, at.node);
         true
     }

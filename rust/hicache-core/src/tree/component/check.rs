@@ -87,6 +87,9 @@ impl Tree {
             for (id, pin) in self.pins.on(&self.arena, index).filter(|(_, pin)| pin.hold.tier() == Some(tier))
             {
                 let mark = self.pins.marks(id).get(component).copied().unwrap_or(NOT_HELD);
+                let checkpoint = matches!(self.components[component], Component::State)
+                    && self.arena[index].parts[component].any(tier);
+                ensure(!checkpoint || mark != NOT_HELD, "S5", index, "a pin doesn't hold its checkpoint")?;
                 let mut at = index;
                 while mark != NOT_HELD && !self.arena[at].is_root() {
                     let window = matches!(self.components[component], Component::Swa { .. });

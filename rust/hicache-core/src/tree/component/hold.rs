@@ -39,6 +39,22 @@ impl Tree {
         }
     }
 
+    /// A checkpoint came to where a node ends: the pins there that found none hold it from now on, since their hits
+    /// show it.
+    pub(super) fn hold_new(&mut self, component: usize, tier: Tier, node: u32) {
+        let end = self.arena[node].end;
+        let pins = self
+            .pins
+            .on(&self.arena, node)
+            .filter(|(_, pin)| pin.depth == end && pin.hold.tier() == Some(tier));
+        let new: Vec<u32> =
+            pins.map(|(id, _)| id).filter(|&id| self.pins.marks(id)[component] == NOT_HELD).collect();
+        for id in new {
+            self.pins.mark(id, component, end);
+            self.arena[node].parts[component].held[tier as usize] += 1;
+        }
+    }
+
     /// Counts a pin out that is on `node` now.
     pub(in crate::tree) fn release_parts(&mut self, node: u32, tier: Tier, marks: &[u32]) {
         for (component, &from) in marks.iter().enumerate().filter(|(_, mark)| **mark != NOT_HELD) {

@@ -3,6 +3,7 @@
 
 use super::{ABSENT, Component};
 use crate::ids::{Slot, Tier};
+use crate::policy::Order;
 use crate::tree::Tree;
 
 impl Tree {
@@ -20,9 +21,9 @@ impl Tree {
         }
     }
 
-    /// Whether so many slots of a component can leave a tier. Looks at nodes only where pins may hold too many, and
-    /// at no more of them than it takes to find that many.
-    pub fn can_evict_component(&self, component: usize, tier: Tier, wanted: usize) -> bool {
+    /// Whether so many slots of a component can leave a tier. Looks at nodes only where pins may hold too many: first
+    /// at what leaves next, and if that isn't enough at no more than it takes to find that many.
+    pub fn can_evict_component(&mut self, component: usize, tier: Tier, wanted: usize) -> bool {
         let Some(spare) = self.part_resident(component, tier).checked_sub(wanted) else { return false };
         // What is held is on the path to a hard pin, a slot a page; a checkpoint is held by a pin at it.
         let held = match self.components[component] {
@@ -30,7 +31,20 @@ impl Tree {
             Component::State => self.pins.kept(tier).most.min(self.pins.len()),
         };
         let mirrors = if tier == Tier::Host { self.part_resident(component, Tier::Device) } else { 0 };
-        held + mirrors <= spare || wanted == 0 || self.evictable_up_to(component, tier, wanted) == wanted
+        let known = held + mirrors <= spare || wanted == 0 || self.next_gives(component, tier) >= wanted;
+        known || self.evictable_up_to(component, tier, wanted) == wanted
+    }
+
+    /// Slots that the edge which leaves next has to give. What can't leave now is passed over, as by an eviction.
+    fn next_gives(&mut self, component: usize, tier: Tier) -> usize {
+        let order = Order::of(component, tier);
+        while let Some((victim, _)) = self.leaving.next(order) {
+            if self.part_may_go(component, tier, victim.leaf) {
+                return self.arena[victim.leaf].parts[component].loose(tier).count();
+            }
+            self.leaving.withhold(order, victim.leaf);
+        }
+        0
     }
 
     /// Slots of a component that an eviction of everything would free in a tier: all but held ones and, on the host,
