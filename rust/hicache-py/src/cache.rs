@@ -93,6 +93,7 @@ impl Cache {
             engine_owns_slots,
             host_slots,
             parts,
+            unified: None,
             checkpoints_per_path,
             eviction,
             layout: layout.parse().or_raise(py)?,

@@ -34,6 +34,7 @@ pub fn to_dict<'py>(py: Python<'py>, core: &HiCache) -> PyResult<Bound<'py, PyDi
         load_failed_pages,
         evicted_device_pages,
         evicted_host_pages,
+        moved_pages,
         dropped_pages,
         stored_pages,
         store_failed_pages,
@@ -48,7 +49,7 @@ pub fn to_dict<'py>(py: Python<'py>, core: &HiCache) -> PyResult<Bound<'py, PyDi
     );
     let gauges = [
         ("device_slots", core.slots(Tier::Device).capacity()),
-        ("device_free", core.slots(Tier::Device).free()),
+        ("device_free", core.device_free(0)),
         ("device_resident", core.tree().resident(Tier::Device)),
         ("host_slots", core.slots(Tier::Host).capacity()),
         ("host_free", core.slots(Tier::Host).free()),
