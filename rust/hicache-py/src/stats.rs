@@ -90,7 +90,8 @@ pub fn part_to_dict<'py>(py: Python<'py>, core: &HiCache, part: usize) -> PyResu
         ["host_slots", "host_free", "host_resident"],
     ]) {
         let pool = core.part_slots(part, tier).or_raise(py)?;
-        let now = [pool.capacity(), pool.free(), core.tree().part_resident(part, tier)];
+        let free = if tier == Tier::Device { core.device_free(part + 1) } else { pool.free() };
+        let now = [pool.capacity(), free, core.tree().part_resident(part, tier)];
         named.extend(names.into_iter().zip(now.map(|count| count as u64)));
     }
     let dict = PyDict::new(py);

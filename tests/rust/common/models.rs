@@ -93,6 +93,6 @@ pub fn shapes() -> Vec<Shape> {
 /// The same with one part each, in a buffer that is no room for much of both.
 pub fn unified_shapes() -> Vec<Shape> {
     let kinds = [(WINDOW, 60, 14), (STATE, 60, 9), (Needs::Window { tokens: 7 }, 40, 20), (STATE, 6, 0)];
-    let shape = |part| Shape { device: 60, host: 26, unified: Some(1100), ..Shape::of(&[part]) };
+    let shape = |part| Shape { device: 60, host: 26, unified: Some(1100), cap: 2, ..Shape::of(&[part]) };
     kinds.map(shape).to_vec()
 }
