@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from hicache import pools
+    from hicache import pools, unified
     from hicache.cache import HiCache
     from hicache.config import Host, Namespace
     from hicache.copies import GpuCopies
@@ -72,12 +72,13 @@ __all__ = [
     "StaleCursor",
     "WouldHit",
     "pools",
+    "unified",
 ]
 
 
 def __getattr__(name: str) -> Any:
-    if name == "pools":
-        return import_module("hicache.pools")
+    if name in ("pools", "unified"):
+        return import_module(f"hicache.{name}")
     if name == "__version__":
         return import_module("hicache._hicache").__version__
     if name in _HOME:

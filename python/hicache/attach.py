@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import torch
+
 from hicache import _hicache
 from hicache.config import seconds
 from hicache.errors import ArgumentError
@@ -18,6 +20,7 @@ from hicache.pools import Pool, gpu
 from hicache.pools import memory as memory_of
 from hicache.spaces import device_slots
 from hicache.stream import Stream
+from hicache.unified import memory as unified_memory
 
 
 class Attaching:
@@ -26,17 +29,21 @@ class Attaching:
     _core: _hicache.Cache
     _pools: list[Pool]
     _stream: Stream
+    _unified: bool
     page_size: int
 
-    def attach(self, pools: Sequence[Pool]) -> None:
+    def attach(self, pools: Sequence[Pool], unified: torch.Tensor | None = None) -> None:
         """Gives a detached cache the engine's tensors, declared as those it was made with; they may have
-        another number of rows. Their slots are all free, or the engine's if it owns them."""
+        another number of rows. Their slots are all free, or the engine's if it owns them. `unified`: the
+        buffer, if the cache was made with one; no smaller than that."""
+        if (unified is not None) != self._unified:
+            raise ArgumentError("unified: need a buffer exactly where the cache was made with one")
         slots = attachable(self._pools, pools, self.page_size)
-        memory = memory_of(pools)
+        memory = memory_of(pools) if unified is None else unified_memory(unified, pools)
         if memory is None:
             raise ArgumentError("pools: need tensors to attach, got declarations")
         number = gpu(pools)
-        self._core.attach(memory, list(pools), slots, number)
+        self._core.attach(memory, list(pools) if unified is None else unified, slots, number)
         self._stream = Stream(number)
 
     def detach(self, timeout: float = 10.0) -> int:

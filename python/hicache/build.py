@@ -9,6 +9,8 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import torch
+
 from hicache import _hicache
 from hicache.config import Host, expect, policy, store_url, whole_number
 from hicache.copies import GpuCopies
@@ -17,6 +19,7 @@ from hicache.identity import ModelIdentity
 from hicache.pools import Pool, gpu
 from hicache.pools import memory as pool_memory
 from hicache.spaces import device_slots, spaces
+from hicache.unified import memory as unified_memory
 
 #: Tokens of a page: far more than any engine takes, and products with it stay far below 64 bits.
 MOST_PAGE_SIZE = 2**20
@@ -29,6 +32,7 @@ def core(
     storage: str | os.PathLike[str] | None,
     identity: ModelIdentity | None,
     gpu_copies: GpuCopies | None,
+    unified: torch.Tensor | None,
     *,
     policies: Mapping[str, str],
     **limits: Any,
@@ -45,16 +49,18 @@ def core(
     if url is not None and identity is None:
         raise ArgumentError("identity: storage needs one, so that no other model's pages are served")
     page_bytes = [sum(pool.page_bytes(page_size) for pool in space) for space in spaces(pools)]
-    memory = pool_memory(pools)
+    memory = pool_memory(pools) if unified is None else unified_memory(unified, pools)
+    held = list(pools) if unified is None else unified
     fields = [] if identity is None else identity.fields()
     return _hicache.Cache(
         page_size=page_size,
         bigrams=policies["keys"] == "bigrams",
         pools=[pool.declaration(host.groups() if host else 1) for pool in pools],
         memory=memory,
-        keep=None if memory is None else list(pools),
+        keep=None if memory is None else held,
         device_slots=slots,
         engine_owns_slots=policies["slots"] == "engine",
+        unified=None if unified is None else unified.numel(),
         eviction=policies["eviction"],
         host=host.memory(page_size, page_bytes, slots) if host else _no_host(len(slots)),
         copies=host.copies() if host else (None, "auto"),

@@ -44,8 +44,9 @@ class HiCache(Attaching, WithParts):
     "bigrams" where draft state depends on the next token too: a page is `page_size` pairs of neighbours, so
     that n + 1 tokens fill n places; tokens after a hit begin at `hit.length` as ever. `slots`: who
     allocates device slots, "cache" or "engine". `checkpoints_per_path`: most states that one history keeps on
-    the device (the deepest; 0: all). `gpu_copies`: how a GPU copies, None for the defaults. Deadlines are in
-    seconds, `prefetch_threshold` in tokens.
+    the device (the deepest; 0: all). `gpu_copies`: how a GPU copies, None for the defaults. `unified`: one
+    uint8 tensor as the device memory of pools that are only declared (`hicache.unified`); their rows are then
+    the most there may be. Deadlines are in seconds, `prefetch_threshold` in tokens.
     """
 
     def __init__(
@@ -57,6 +58,7 @@ class HiCache(Attaching, WithParts):
         storage: str | os.PathLike[str] | None = None,
         identity: ModelIdentity | None = None,
         gpu_copies: GpuCopies | None = None,
+        unified: torch.Tensor | None = None,
         write: str = "write_through",
         prefetch: str = "wait_complete",
         eviction: str = "lru",
@@ -79,6 +81,7 @@ class HiCache(Attaching, WithParts):
             storage,
             identity,
             gpu_copies,
+            unified,
             policies={
                 "write": write,
                 "prefetch": prefetch,
@@ -98,6 +101,7 @@ class HiCache(Attaching, WithParts):
         self._pool, self._parts = pools[0].name, names(pools)
         self._stream = Stream(gpu(pools))
         self._pools = [pool.declared() for pool in pools]
+        self._unified = unified is not None
         self._forgotten: list[int] = []
         self._closed = False
         #: The engine's clock, as the difference to the monotonic one.
@@ -109,7 +113,7 @@ class HiCache(Attaching, WithParts):
     ) -> HiCache:
         """From plain settings: a mapping or JSON text with the constructor's names; `host` and
         `gpu_copies` are mappings."""
-        known = set(inspect.signature(cls).parameters) - {"pools", "identity"}
+        known = set(inspect.signature(cls).parameters) - {"pools", "identity", "unified"}
         grouped = {"host": Host, "gpu_copies": GpuCopies}
         return cls(pools, identity=identity, **settings(config, known, grouped))
 

@@ -79,6 +79,17 @@ class WithParts:
         unused = tensors.first(buffers[1], duplicates)
         return Inserted(depth * self.page_size, tensors.slots(own), unused, became)
 
+    def frames(self, part: str | None = None) -> torch.Tensor:
+        """Of a cache over one buffer (`hicache.unified`): frames by slot, int32 (slots + 2,), of full
+        attention or of the part. Slot 0 is the sink; -1 where a slot is not in use, and in the last row. A
+        copy, right until `frames_version` changes: look before each forward."""
+        return tensors.slots(self._core.frames(0 if part is None else 1 + self._part(part)))
+
+    @property
+    def frames_version(self) -> int:
+        """Changes whenever the frame of a slot may have changed."""
+        return self._core.frames_version()
+
     def evict_part(self, part: str, count: int, tier: str = "device") -> torch.Tensor:
         """Takes `count` slots of a part out of a tier ("device" or "host"), or as many as can go; returns
         them, int32: they are free already. Inside of the index the pages of full attention stay; at the end

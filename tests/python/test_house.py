@@ -24,6 +24,7 @@ UNSAFE = (
     "rust/hicache-core/src/host/numa.rs",
     "rust/hicache-core/src/transfer/cpu/mod.rs",
     "rust/hicache-core/src/transfer/cpu/walk.rs",
+    "rust/hicache-core/src/transfer/cpu/buffer.rs",
     "rust/hicache-core/src/transfer/cpu/nontemporal.rs",
     "rust/hicache-core/src/transfer/cuda/",
     "rust/hicache-core/build.rs",  # names the CUDA compiler through the environment

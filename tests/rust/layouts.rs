@@ -169,6 +169,7 @@ fn a_cache_over_plain_memory_moves_all_pools() {
             engine_owns_slots: false,
             host_slots: 4,
             parts: Vec::new(),
+            unified: None,
             checkpoints_per_path: 0,
             eviction: "lru".into(),
             layout: kind,

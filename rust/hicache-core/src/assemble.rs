@@ -5,14 +5,16 @@
 
 use crate::cache::HiCache;
 use crate::config::{Config, check_device_slots};
+use crate::entry;
 use crate::error::{Result, argument};
 use crate::executor::{Executor, HostMemory, HostPool};
 use crate::gpu;
 use crate::host::{Layout, Room, Slab};
-use crate::pool;
+use crate::parts::DeviceSlots;
+use crate::pool::{self, PoolSpec};
 use crate::storage::{self, Store, Workers};
 use crate::transfer::Copier;
-use crate::transfer::cpu::CpuCopier;
+use crate::transfer::cpu::{CpuCopier, DeviceBuffer};
 use crate::transfer::plan::{Plan, PlanePair};
 use std::any::Any;
 use std::sync::Arc;
@@ -85,7 +87,15 @@ impl HiCache {
             let memory: Arc<dyn Any + Send + Sync> = Arc::<HostMemory>::clone(memory);
             // SAFETY: handed on to our caller; slabs are kept by `memory` and never overlap device memory.
             let copier = unsafe { CpuCopier::new(&plan, &memory, config.copies, finished) }?;
-            Ok(Box::new(copier))
+            Ok(Box::new(match (config.unified, buffer(device)) {
+                (Some(bytes), Some(plane)) => {
+                    let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+                    let sizes = entry::page_bytes(&config.pools, config.page_size);
+                    // SAFETY: the caller's; what moves, nothing else under way touches.
+                    copier.with_buffer(unsafe { DeviceBuffer::new(plane.address, bytes, sizes) })
+                }
+                _ => copier,
+            }))
         })
     }
 
@@ -105,10 +115,12 @@ impl HiCache {
             return argument("pools", "device memory is attached already: detach it first");
         }
         check_device_slots(&self.config.pools, slots)?;
+        let device = DeviceSlots::new(&self.config, slots)?;
         let finished = [self.flights.loads_submitted, self.flights.backups_submitted];
         let copier = make(&self.config, self.executor.memory(), finished)?;
+        Self::check_moves(&self.config, copier.relocate().is_some())?;
         self.executor.attach(copier);
-        self.enter_device(slots);
+        self.enter_device(slots, device);
         Ok(())
     }
 }
@@ -135,7 +147,27 @@ pub fn host_memory(config: &Config) -> Result<HostMemory> {
     Ok(HostMemory { pools: layouts.into_iter().map(pool).collect::<Result<Vec<_>>>()? })
 }
 
+/// The one plane that is a whole unified buffer.
+fn buffer(device: &[Vec<DevicePlane>]) -> Option<DevicePlane> {
+    match device {
+        [planes] => planes.first().copied().filter(|_| planes.len() == 1),
+        _ => None,
+    }
+}
+
 fn check_device(config: &Config, device: &[Vec<DevicePlane>], slots: &[u32]) -> Result<()> {
+    if let Some(bytes) = config.unified {
+        let Some(plane) = buffer(device) else {
+            return argument("unified", "needs one buffer as the memory of all pools");
+        };
+        if (plane.bytes as u64) < bytes {
+            return argument(
+                "unified",
+                format!("the buffer has {} bytes, {bytes} are declared", plane.bytes),
+            );
+        }
+        return Ok(());
+    }
     if device.len() != config.pools.len() {
         return argument("pools", "every pool needs its device memory");
     }
@@ -166,19 +198,53 @@ pub fn plan(config: &Config, device: &[Vec<DevicePlane>], memory: &HostMemory) -
         // Without a host tier nothing is ever copied.
         return Ok(Plan::default());
     }
+    if config.unified.is_some() {
+        return plan_in_buffer(config, device, memory);
+    }
     let mut planes = Vec::new();
     for ((spec, device), HostPool { space, layout, slab }) in
         config.pools.iter().zip(device).zip(&memory.pools).filter(|(_, pool)| pool.layout.bytes() > 0)
     {
-        let Some(start) = slab.address(0..layout.bytes()) else {
-            return argument("host", format!("pool {}: its slab is too small", spec.name));
-        };
+        let start = slab_start(spec, layout, slab)?;
         for (at, (declared, plane)) in spec.planes.iter().zip(device).enumerate() {
-            let slab = start.expose_provenance() as u64;
-            let pair = PlanePair::rows(declared.layer, plane.address as u64, slab, layout.axes(at));
+            let pair = PlanePair::rows(declared.layer, plane.address as u64, start, layout.axes(at));
             planes.push(pair.in_space(u32::from(*space)));
         }
     }
     planes.sort_by_key(|plane| plane.layer);
     Ok(Plan::new(&planes))
+}
+
+/// The same where device pages are runs of all planes of their space in one buffer.
+#[expect(clippy::cast_possible_wrap, reason = "inside one address space")]
+fn plan_in_buffer(config: &Config, device: &[Vec<DevicePlane>], memory: &HostMemory) -> Result<Plan> {
+    let Some(buffer) = buffer(device) else {
+        return argument("unified", "needs one buffer as the memory of all pools");
+    };
+    let sizes = entry::page_bytes(&config.pools, config.page_size);
+    let mut planes = Vec::new();
+    for ((spec, entries), HostPool { space, layout, slab }) in config
+        .pools
+        .iter()
+        .zip(entry::planes(&config.pools, config.page_size))
+        .zip(&memory.pools)
+        .filter(|(_, pool)| pool.layout.bytes() > 0)
+    {
+        let start = slab_start(spec, layout, slab)?;
+        for (at, (declared, entry)) in spec.planes.iter().zip(entries).enumerate() {
+            let address = (buffer.address + entry.offset) as u64;
+            let pair = PlanePair::rows(declared.layer, address, start, layout.axes(at));
+            let pair = pair.interleaved(sizes[*space as usize] as i64, entry.row as i64);
+            planes.push(pair.in_space(u32::from(*space)));
+        }
+    }
+    planes.sort_by_key(|plane| plane.layer);
+    Ok(Plan::new(&planes))
+}
+
+fn slab_start(spec: &PoolSpec, layout: &Layout, slab: &Slab) -> Result<u64> {
+    match slab.address(0..layout.bytes()) {
+        Some(start) => Ok(start.expose_provenance() as u64),
+        None => argument("host", format!("pool {}: its slab is too small", spec.name)),
+    }
 }

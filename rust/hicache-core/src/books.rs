@@ -25,6 +25,7 @@ impl HiCache {
         for (space, pool) in (0..).zip(self.host_pools()) {
             books(pool.out() == self.flights.reading(space), "C3: host slots are out without a read")?;
         }
+        self.check_buffer()?;
         let held: usize = self.hits.values().map(|hit| 1 + usize::from(hit.also.is_some())).sum();
         let pins = held + self.flights.pins();
         books(self.tree.pins() == pins, "C4: pins without a hit or a transfer")

@@ -8,12 +8,13 @@ use crate::flights::Flights;
 use crate::hit::Hit;
 use crate::host::SlotPool;
 use crate::ids::{HitId, Tier};
-use crate::parts::PartPools;
+use crate::parts::{DeviceSlots, PartPools};
 use crate::policy::{self, Eviction};
 use crate::reader::{self, Publisher, Reader};
 use crate::stats::Stats;
 use crate::transfer::{Direction, Progress, WaitOnStream};
 use crate::tree::Tree;
+use crate::unified::Unified;
 use hashbrown::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -31,6 +32,9 @@ pub struct HiCache {
     pub(crate) host: SlotPool,
     /// Slots of the parts, one for each component of the tree.
     pub(crate) parts: Vec<PartPools>,
+    /// Where device slots of both spaces are names in one buffer: whose bytes are where.
+    pub(crate) unified: Option<Unified>,
+    pub(crate) frames_version: u64,
     pub(crate) hits: HashMap<HitId, Hit>,
     pub(crate) flights: Flights,
     pub(crate) commands: Vec<Command>,
@@ -73,18 +77,19 @@ impl HiCache {
         if storage && config.host_slots == 0 {
             return argument("host", "storage needs a host tier: pages pass through it");
         }
+        Self::check_moves(&config, executor.relocates() || !executor.attached())?;
+        let device = DeviceSlots::new(&config, &config.device_spaces())?;
+        let hosts = config.parts.iter().map(|part| part.host);
+        let parts = device.parts.into_iter().zip(hosts).map(|(device, host)| PartPools::new(device, host));
         let serial = CACHES.fetch_add(1, Ordering::Relaxed);
-        let device = if config.engine_owns_slots {
-            SlotPool::all_out(config.device_slots)
-        } else {
-            SlotPool::new(config.device_slots)
-        };
         Ok(Self {
             storage,
             tree: Tree::with_policy(config.words()?, storage, &config.components(), policy),
-            device,
+            device: device.full,
             host: SlotPool::new(config.host_slots),
-            parts: config.parts.iter().copied().map(PartPools::new).collect(),
+            parts: parts.collect(),
+            unified: device.unified,
+            frames_version: 0,
             hits: HashMap::new(),
             flights: Flights::default(),
             commands: Vec::new(),
@@ -208,7 +213,7 @@ impl HiCache {
             self.stats.hit_host_tokens,
             self.stats.hit_storage_tokens,
             pages(self.device.capacity()),
-            pages(self.device.free()),
+            pages(self.device_free(0)),
             pages(self.tree.resident(Tier::Device)),
             pages(self.host.capacity()),
             pages(self.host.free()),

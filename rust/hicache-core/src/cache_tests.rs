@@ -1,17 +1,18 @@
 //! Breaks each invariant of the books on purpose and sees the checker object.
 
 use crate::cache::HiCache;
-use crate::config::Config;
+use crate::config::{Config, PartSlots};
 use crate::executor::{Executor, HostMemory};
 use crate::hash::Namespace;
 use crate::host::{LayoutKind, SlabOptions};
 use crate::identity::Fingerprint;
 use crate::ids::{HitId, Slot, Tier};
 use crate::page::{PageSize, Tokens};
-use crate::pool::PoolSpec;
+use crate::pool::{Needs, Plane, PoolSpec, Rows, SlotsOf};
 use crate::transfer::cpu::CpuOptions;
-use crate::transfer::{Copier, CopyJob, Direction, GpuOptions, Progress};
+use crate::transfer::{Copier, CopyJob, Direction, GpuOptions, Progress, Relocate};
 use crate::tree::Hold;
+use crate::unified::{End, Gate};
 use std::sync::Arc;
 
 /// Copies nothing, at once.
@@ -26,12 +27,20 @@ impl Copier for Instant {
     fn progress(&self, direction: Direction) -> &Arc<Progress> {
         &self.0[direction as usize]
     }
+
+    fn relocate(&self) -> Option<Relocate> {
+        Some(Arc::new(|_, _| ()))
+    }
 }
 
 /// A cache with two pages on device and host, held by a hit.
 fn cache() -> (HiCache, HitId) {
+    made(config())
+}
+
+fn config() -> Config {
     let page_size = PageSize::new(2).unwrap();
-    let config = Config {
+    Config {
         page_size,
         bigrams: false,
         pools: vec![PoolSpec::new("kv", Vec::new()).unwrap()],
@@ -39,6 +48,7 @@ fn cache() -> (HiCache, HitId) {
         engine_owns_slots: false,
         host_slots: 8,
         parts: Vec::new(),
+        unified: None,
         checkpoints_per_path: 0,
         eviction: "lru".into(),
         layout: LayoutKind::PageUnified,
@@ -52,7 +62,10 @@ fn cache() -> (HiCache, HitId) {
         prefetch_deadline: 1.0,
         store_deadline: 1.0,
         prefetch_threshold: 0,
-    };
+    }
+}
+
+fn made(config: Config) -> (HiCache, HitId) {
     let executor = Executor::new(Box::new(Instant::default()), None, HostMemory::default());
     let mut cache = HiCache::new(config, executor, false).unwrap();
     let hit = cache.match_prefix(Tokens::EMPTY, &Namespace::default(), None, 0, 0.0).unwrap();
@@ -105,4 +118,38 @@ fn c4_pins() {
     let _lost = cache.tree.pin(place, Hold::Device);
     objects(&cache, "C4");
     assert_eq!(cache.evict(Tier::Device, 9).unwrap(), [], "a lost receipt pins for ever");
+}
+
+/// The same in a unified buffer.
+fn unified() -> HiCache {
+    let plane = |bytes_per_token| vec![Plane { layer: 0, role: 0, bytes_per_token }];
+    let state = PoolSpec::new("state", plane(6)).unwrap().with(Rows::Page, SlotsOf::Own, Needs::Last);
+    let pools = vec![PoolSpec::new("kv", plane(2)).unwrap(), state];
+    let parts = vec![PartSlots { device: 9, host: 0 }];
+    made(Config { pools, parts, unified: Some(64), host_slots: 0, ..config() }).0
+}
+
+#[test]
+fn c5_slots_of_a_unified_buffer() {
+    // A slot that the buffer gave away behind the books.
+    let mut cache = unified();
+    cache.unified.as_mut().unwrap().take(End::Up, 1).unwrap();
+    objects(&cache, "C5: slots of Up");
+
+    // One that it has back while a page lives there.
+    let mut cache = unified();
+    cache.unified.as_mut().unwrap().give_back(End::Down, &[Slot(1)]).unwrap();
+    objects(&cache, "C5: slots of Down");
+
+    // A gate that no copy closes.
+    let mut cache = unified();
+    cache.unified.as_mut().unwrap().open(Gate::Transfer(vec![(End::Down, Slot(1))])).unwrap();
+    objects(&cache, "C5: gates");
+}
+
+#[test]
+fn a_copier_that_cannot_move_pages_is_refused() {
+    let error = HiCache::check_moves(&unified().config, false).unwrap_err().to_string();
+    assert!(error.starts_with("unified: this copier"), "{error}");
+    HiCache::check_moves(&config(), false).unwrap();
 }

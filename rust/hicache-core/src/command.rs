@@ -1,8 +1,9 @@
 //! What the verbs decided, as values. A verb changes the tree and appends commands; the executor
-//! carries them out in order. Commands name slots, never addresses, so that another rank could follow.
+//! carries them out in order. Commands name slots, never addresses, so that another rank could follow; where the device
+//! is one unified buffer, its slots' frames.
 
 use crate::hash::Digest;
-use crate::ids::HostSlot;
+use crate::ids::{HostSlot, Slot};
 use crate::transfer::SpacePages;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -23,6 +24,13 @@ pub enum Command {
         ticket: u64,
         /// Pages as (device slot, host slot), a list for each space.
         pages: SpacePages,
+    },
+    /// Move pages inside the device's buffer, before anything else of the list touches it.
+    Move {
+        /// Whose frames.
+        space: u32,
+        /// (from, to); no frame is in it twice.
+        frames: Vec<(Slot, Slot)>,
     },
     /// Ask storage which keys it has.
     Exists {

@@ -39,6 +39,9 @@ pub struct Config {
     pub host_slots: u32,
     /// Slots of the parts: the pools that have slots of their own, in order, with those that follow them.
     pub parts: Vec<PartSlots>,
+    /// Bytes of the one device buffer that FULL and the part share, slots of neither fixed beforehand: those above are
+    /// the most that may be in use then. None: each has memory of its own.
+    pub unified: Option<u64>,
     /// Checkpoints that one path keeps on the device, per part of states; the shallowest go. 0: all.
     pub checkpoints_per_path: usize,
     /// Which pages a full tier gives up: a policy's name.
@@ -128,6 +131,7 @@ impl Config {
             return argument("pools", format!("pool {}: {reason}", pool.name));
         }
         self.check_parts()?;
+        self.geometry(&self.device_spaces())?;
         if self.io_threads == 0 || self.io_threads > MAX_THREADS {
             return argument("io_threads", format!("must be 1 to {MAX_THREADS}, got {}", self.io_threads));
         }

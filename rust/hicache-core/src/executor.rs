@@ -6,10 +6,10 @@
 use crate::command::Command;
 use crate::hash::Digest;
 use crate::host::{Layout, Slab};
-use crate::ids::HostSlot;
+use crate::ids::{HostSlot, Slot};
 use crate::storage::workers::{Batch, Completion};
 use crate::storage::{Page, Work, Workers};
-use crate::transfer::{Copier, CopyJob, Direction, Progress, SpacePages, WaitOnStream};
+use crate::transfer::{Copier, CopyJob, Direction, Progress, Relocate, SpacePages, WaitOnStream};
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
@@ -56,6 +56,8 @@ impl HostMemory {
 pub struct Executor {
     /// None while the device memory is detached.
     copier: Option<Box<dyn Copier>>,
+    /// Of the copier, where pages move inside device memory.
+    relocate: Option<Relocate>,
     /// Of the copier, or of the last one.
     progress: [Arc<Progress>; 2],
     workers: Option<Workers>,
@@ -75,7 +77,7 @@ impl Executor {
     /// Without a copier and workers: there is no device memory yet, and no storage.
     pub fn detached(memory: HostMemory) -> Self {
         let (memory, waiting) = (Arc::new(memory), VecDeque::new());
-        Self { copier: None, progress: Default::default(), workers: None, memory, waiting }
+        Self { copier: None, relocate: None, progress: Default::default(), workers: None, memory, waiting }
     }
 
     /// Storage work goes to these workers.
@@ -86,17 +88,24 @@ impl Executor {
     /// Copies go to this copier from now on.
     pub fn attach(&mut self, copier: Box<dyn Copier>) {
         self.progress = [Direction::In, Direction::Out].map(|way| Arc::clone(copier.progress(way)));
+        self.relocate = copier.relocate();
         self.copier = Some(copier);
     }
 
     /// Ends the copier; its jobs must have landed.
     pub fn detach(&mut self) {
+        self.relocate = None;
         self.copier = None;
     }
 
     /// Whether there is a copier.
     pub const fn attached(&self) -> bool {
         self.copier.is_some()
+    }
+
+    /// Whether pages can move inside device memory.
+    pub const fn relocates(&self) -> bool {
+        self.relocate.is_some()
     }
 
     /// The host side of all pools.
@@ -110,6 +119,7 @@ impl Executor {
             match command {
                 Command::Backup { ticket, pages } => self.copy(ticket, Direction::Out, pages),
                 Command::Load { ticket, pages } => self.copy(ticket, Direction::In, pages),
+                Command::Move { space, frames } => self.move_pages(space, &frames),
                 Command::Exists { id, keys, cancel } => self.work(id, keys, Work::Exists, cancel),
                 Command::Read { id, keys, slots, cancel } => {
                     let pages = slots.into_iter().map(|slot| self.memory.page(slot)).collect();
@@ -163,6 +173,13 @@ impl Executor {
         debug_assert!(self.copier.is_some(), "a copy without device memory");
         if let Some(copier) = &mut self.copier {
             copier.submit(CopyJob::of(ticket, direction, pages));
+        }
+    }
+
+    fn move_pages(&self, space: u32, frames: &[(Slot, Slot)]) {
+        debug_assert!(self.relocate.is_some(), "a move without a buffer");
+        if let Some(relocate) = &self.relocate {
+            relocate(space, frames);
         }
     }
 

@@ -8,6 +8,7 @@ use crate::hash::Digest;
 use crate::ids::{HitId, HostSlot, Slot};
 use crate::storage::Outcome;
 use crate::tree::PinId;
+use crate::unified::GateId;
 use std::collections::VecDeque;
 
 /// A copy between device and host.
@@ -18,6 +19,8 @@ pub(crate) struct Copy {
     pub device: PinId,
     /// Holds the host's pages.
     pub host: PinId,
+    /// Where the device is a unified buffer: keeps its pages where they are.
+    pub gate: Option<GateId>,
     /// How many pages it copies.
     pub pages: u32,
     /// Of a backup: the host slots that it fills for each part.
@@ -121,6 +124,11 @@ impl Flights {
             _ => 0,
         });
         slots.sum()
+    }
+
+    /// Gates that copies hold.
+    pub fn gates(&self) -> usize {
+        self.backups.iter().chain(&self.loads).filter(|copy| copy.gate.is_some()).count()
     }
 
     /// Pins that transfers hold.

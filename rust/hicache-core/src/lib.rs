@@ -10,6 +10,7 @@
 //! | which leaf of it goes next | `policy/` |
 //! | host memory: slots, layout, region | `host/` |
 //! | one device buffer for two kinds of state; evicting what a waiting allocation needs of it | `unified/`, `room` |
+//! | where a plane is in a page of it; whose slots and frames are under way | `entry`, `path/shared` |
 //! | copies between device and host | `transfer/` |
 //! | pages outside of memory | `storage/` |
 //! | names of pages: digests, namespaces; who may read them | `hash`, `identity` |
@@ -24,6 +25,7 @@ pub mod cache;
 mod cache_tests;
 pub mod command;
 pub mod config;
+pub mod entry;
 pub mod error;
 pub mod executor;
 mod flights;

@@ -1,11 +1,18 @@
 //! The slots of parts (windows, recurrent states): each has its own on device and host, beside the cache's.
 //!
+//! They are numbers of their own, or names in one unified buffer that FULL and the one part share.
+//!
 //! Part `p` is component `p` of the tree, and space `p + 1` of copies and commands. Knows no bytes and no tree.
-//! On error: nothing here fails.
+//! On error: what can't live in one buffer is named.
 
-use crate::config::PartSlots;
+use crate::config::Config;
+use crate::error::Result;
 use crate::host::SlotPool;
 use crate::ids::Tier;
+use crate::unified::{End, Unified};
+
+/// The end that each space has in a unified buffer.
+pub(crate) const ENDS: [End; 2] = [End::Down, End::Up];
 
 /// One part's slots, and what was counted of them.
 #[derive(Debug)]
@@ -16,9 +23,9 @@ pub(crate) struct PartPools {
 }
 
 impl PartPools {
-    pub fn new(slots: PartSlots) -> Self {
-        let (device, host) = (SlotPool::new(slots.device), SlotPool::new(slots.host));
-        Self { device, host, stats: PartStats::default() }
+    /// Over device slots, and so many on the host.
+    pub fn new(device: SlotPool, host: u32) -> Self {
+        Self { device, host: SlotPool::new(host), stats: PartStats::default() }
     }
 
     pub const fn pool(&self, tier: Tier) -> &SlotPool {
@@ -33,6 +40,30 @@ impl PartPools {
             Tier::Device => &mut self.device,
             Tier::Host => &mut self.host,
         }
+    }
+}
+
+/// Device slots of every space: the cache's own, the parts', and the buffer that they are names in, if it is one.
+pub(crate) struct DeviceSlots {
+    pub full: SlotPool,
+    pub parts: Vec<SlotPool>,
+    pub unified: Option<Unified>,
+}
+
+impl DeviceSlots {
+    /// So many of each space, or at most so many in a unified buffer.
+    ///
+    /// # Errors
+    /// Names what can't live in one buffer.
+    pub fn new(config: &Config, slots: &[u32]) -> Result<Self> {
+        if let Some(geometry) = config.geometry(slots)? {
+            let [full, part] = ENDS.map(|end| SlotPool::named(geometry.slots(end)));
+            return Ok(Self { full, parts: vec![part], unified: Some(Unified::new(geometry)) });
+        }
+        let full = slots.first().copied().unwrap_or_default();
+        let full = if config.engine_owns_slots { SlotPool::all_out(full) } else { SlotPool::new(full) };
+        let parts = slots.iter().skip(1).map(|&slots| SlotPool::new(slots)).collect();
+        Ok(Self { full, parts, unified: None })
     }
 }
 

@@ -31,6 +31,8 @@ pub struct Stats {
     pub evicted_device_pages: u64,
     /// Pages evicted from the host.
     pub evicted_host_pages: u64,
+    /// Pages, and slots of a part, that moved inside a unified device buffer.
+    pub moved_pages: u64,
     /// Evicted pages that live in no tier of the tree any more.
     pub dropped_pages: u64,
     /// Pages written to storage, or found there already; with windows and states also theirs.

@@ -49,7 +49,7 @@ impl Drop for Cache {
 #[pymethods]
 impl Cache {
     #[new]
-    #[pyo3(signature = (*, page_size, bigrams, pools, memory, keep, device_slots, engine_owns_slots, checkpoints_per_path, eviction, host,
+    #[pyo3(signature = (*, page_size, bigrams, pools, memory, keep, device_slots, engine_owns_slots, unified, checkpoints_per_path, eviction, host,
         copies, gpu, gpu_copies, storage, identity, io_threads, write_queue, prefetch_deadline, store_deadline, prefetch_threshold))]
     #[allow(
         clippy::too_many_arguments,
@@ -65,6 +65,7 @@ impl Cache {
         keep: Option<Py<PyAny>>,
         device_slots: Vec<u32>,
         engine_owns_slots: bool,
+        unified: Option<u64>,
         checkpoints_per_path: usize,
         eviction: String,
         host: HostArgument,
@@ -93,6 +94,7 @@ impl Cache {
             engine_owns_slots,
             host_slots,
             parts,
+            unified,
             checkpoints_per_path,
             eviction,
             layout: layout.parse().or_raise(py)?,

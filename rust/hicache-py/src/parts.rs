@@ -8,7 +8,7 @@ use crate::errors::OrRaise;
 use crate::slots::Given;
 use crate::tokens::{TokenBuffer, explain, holes, slots};
 use hicache_core::GivenPart;
-use hicache_core::ids::{HitId, Tier};
+use hicache_core::ids::{HitId, Slot, Tier};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -49,6 +49,16 @@ impl Cache {
         let done = explain(Some(&given), done).or_raise(py)?;
         let kept = done.parts.into_iter().map(Given::new).collect();
         Ok((done.depth, Given::new(done.slots), done.duplicates, kept))
+    }
+
+    /// Frames of a space's slots (0: the cache's own) in a unified buffer.
+    fn frames(&mut self, py: Python<'_>, space: usize) -> PyResult<Given> {
+        let frames = self.core(py)?.frames(space).or_raise(py)?;
+        Ok(Given::new(frames.iter().map(|frame| Slot(frame.cast_unsigned())).collect()))
+    }
+
+    fn frames_version(&self) -> u64 {
+        self.core.frames_version()
     }
 
     /// Counters and gauges of one part.

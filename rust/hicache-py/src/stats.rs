@@ -34,6 +34,7 @@ pub fn to_dict<'py>(py: Python<'py>, core: &HiCache) -> PyResult<Bound<'py, PyDi
         load_failed_pages,
         evicted_device_pages,
         evicted_host_pages,
+        moved_pages,
         dropped_pages,
         stored_pages,
         store_failed_pages,
@@ -48,7 +49,7 @@ pub fn to_dict<'py>(py: Python<'py>, core: &HiCache) -> PyResult<Bound<'py, PyDi
     );
     let gauges = [
         ("device_slots", core.slots(Tier::Device).capacity()),
-        ("device_free", core.slots(Tier::Device).free()),
+        ("device_free", core.device_free(0)),
         ("device_resident", core.tree().resident(Tier::Device)),
         ("host_slots", core.slots(Tier::Host).capacity()),
         ("host_free", core.slots(Tier::Host).free()),
@@ -89,7 +90,8 @@ pub fn part_to_dict<'py>(py: Python<'py>, core: &HiCache, part: usize) -> PyResu
         ["host_slots", "host_free", "host_resident"],
     ]) {
         let pool = core.part_slots(part, tier).or_raise(py)?;
-        let now = [pool.capacity(), pool.free(), core.tree().part_resident(part, tier)];
+        let free = if tier == Tier::Device { core.device_free(part + 1) } else { pool.free() };
+        let now = [pool.capacity(), free, core.tree().part_resident(part, tier)];
         named.extend(names.into_iter().zip(now.map(|count| count as u64)));
     }
     let dict = PyDict::new(py);

@@ -4,9 +4,10 @@
 
 use super::Seeded;
 use hicache_core::Config;
+use hicache_core::entry;
 use hicache_core::executor::{HostMemory, HostPool};
 use hicache_core::ids::Slot;
-use hicache_core::transfer::{Copier, CopyJob, Direction, Progress};
+use hicache_core::transfer::{Copier, CopyJob, Direction, Progress, Relocate};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
@@ -16,6 +17,8 @@ pub struct Spaces {
     pools: Vec<HostPool>,
     /// Bytes of a page in each pool.
     sizes: Vec<usize>,
+    /// Where all is one buffer: bytes of a page of each space. Pages are at their frames then.
+    unified: Option<Vec<usize>>,
 }
 
 impl Spaces {
@@ -24,7 +27,9 @@ impl Spaces {
         let sizes: Vec<usize> = config.pools.iter().map(|pool| pool.page_bytes(config.page_size)).collect();
         let bytes = |(pool, size): (&HostPool, &usize)| vec![0; size * slots[pool.space as usize] as usize];
         let device = host.pools.iter().zip(&sizes).map(bytes).collect();
-        Self { device: Mutex::new(device), pools: host.pools.clone(), sizes }
+        let unified = config.unified.map(|_| entry::page_bytes(&config.pools, config.page_size));
+        let device = config.unified.map_or(device, |bytes| vec![vec![0; usize::try_from(bytes).unwrap()]]);
+        Self { device: Mutex::new(device), pools: host.pools.clone(), sizes, unified }
     }
 
     fn of(&self, space: u8) -> impl Iterator<Item = usize> + '_ {
@@ -38,12 +43,21 @@ impl Spaces {
 
     pub fn device_page(&self, space: u8, slot: Slot) -> Vec<u8> {
         let device = self.device.lock().unwrap();
+        if let Some(sizes) = &self.unified {
+            let size = sizes[space as usize];
+            return device[0][slot.0 as usize * size..][..size].to_vec();
+        }
         let page = |pool: usize| &device[pool][slot.0 as usize * self.sizes[pool]..][..self.sizes[pool]];
         self.of(space).flat_map(|pool| page(pool).to_vec()).collect()
     }
 
     pub fn write_device(&self, space: u8, slot: Slot, page: &[u8]) {
         let (mut device, mut at) = (self.device.lock().unwrap(), 0);
+        if let Some(sizes) = &self.unified {
+            let size = sizes[space as usize];
+            device[0][slot.0 as usize * size..][..size].copy_from_slice(page);
+            return;
+        }
         for pool in self.of(space) {
             let size = self.sizes[pool];
             device[pool][slot.0 as usize * size..][..size].copy_from_slice(&page[at..at + size]);
@@ -101,6 +115,8 @@ struct Shared {
 struct Job {
     ticket: u64,
     left: Vec<(u8, Slot, Slot)>,
+    /// On the device, also what was copied: it may be used only when the job is done.
+    all: Vec<(u8, Slot)>,
 }
 
 const WAYS: [Direction; 2] = [Direction::In, Direction::Out];
@@ -171,16 +187,45 @@ impl Drip {
 impl Copier for Drip {
     fn submit(&mut self, job: CopyJob) {
         let spaces = (0u8..).zip(&job.pages);
-        let left = spaces.flat_map(|(space, pages)| pages.iter().map(move |&(d, h)| (space, d, h))).collect();
+        let left: Vec<_> =
+            spaces.flat_map(|(space, pages)| pages.iter().map(move |&(d, h)| (space, d, h))).collect();
+        let all = left.iter().map(|&(space, device, _)| (space, device)).collect();
         if self.fault().is_some() {
             return;
         }
-        let job = (job.direction, Job { ticket: job.ticket, left });
+        let job = (job.direction, Job { ticket: job.ticket, left, all });
         self.0.ways.lock().unwrap()[job.0 as usize].push_back(job.1);
     }
 
     fn progress(&self, direction: Direction) -> &Arc<Progress> {
         &self.0.progress[direction as usize]
+    }
+
+    fn relocate(&self) -> Option<Relocate> {
+        let shared = Arc::clone(&self.0);
+        let sizes = shared.memory.unified.clone()?;
+        Some(Arc::new(move |space, frames| {
+            let size = sizes[space as usize];
+            let bytes = |space: usize, frame: Slot| {
+                let start = frame.0 as usize * sizes[space];
+                start..start + sizes[space]
+            };
+            // What a copy that is under way may touch stays where it is, and nobody gets its place.
+            let ways = shared.ways.lock().unwrap();
+            let busy: Vec<_> = ways.iter().flatten().flat_map(|job| &job.all).copied().collect();
+            for &(from, to) in frames {
+                for place in [bytes(space as usize, from), bytes(space as usize, to)] {
+                    let met = |&(space, frame): &(u8, Slot)| {
+                        let other = bytes(space as usize, frame);
+                        other.start < place.end && place.start < other.end
+                    };
+                    assert!(!busy.iter().any(met), "a move of what a copy touches: {from:?} to {to:?}");
+                }
+                let from = bytes(space as usize, from);
+                let mut device = shared.memory.device.lock().unwrap();
+                device[0].copy_within(from, to.0 as usize * size);
+            }
+        }))
     }
 
     fn fault(&self) -> Option<String> {

@@ -11,6 +11,7 @@ use hicache_core::page::Tokens;
 use hicache_core::reader::Reader;
 use hicache_core::storage::{Store, Workers};
 use hicache_core::tree::Component;
+use hicache_core::unified::End;
 use hicache_core::{HiCache, HitView, assemble};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -165,6 +166,15 @@ impl Mixed {
         self.view(hit)
     }
 
+    /// Where a slot's page is: at its frame, in a unified buffer.
+    fn at(&self, space: u8, slot: Slot) -> Slot {
+        if self.cache.unified().is_none() {
+            return slot;
+        }
+        let frame = self.cache.frames(space.into()).unwrap()[slot.0 as usize];
+        Slot(u32::try_from(frame).expect("in use"))
+    }
+
     /// What a page, or the state behind it, must be.
     fn stamp(&self, space: u8, tokens: &[i32], page: usize) -> Vec<u8> {
         let of = Namespace { extra_key: Some(format!("space {space}")), ..Namespace::default() };
@@ -190,13 +200,13 @@ impl Mixed {
             given.push((part, holes.chain(ours.into_iter().map(Some)).collect()));
         }
         for (page, &slot) in (from..).zip(&slots) {
-            self.memory.write_device(0, slot, &self.stamp(0, tokens, page));
+            self.memory.write_device(0, self.at(0, slot), &self.stamp(0, tokens, page));
         }
         for (part, slots) in &given {
             let space = u8::try_from(part + 1).unwrap();
             for (page, slot) in (to.saturating_sub(slots.len())..).zip(slots) {
                 let Some(slot) = *slot else { continue };
-                self.memory.write_device(space, slot, &self.stamp(space, tokens, page));
+                self.memory.write_device(space, self.at(space, slot), &self.stamp(space, tokens, page));
             }
         }
         let rest = Tokens::I32(&tokens[from * self.size..to * self.size]);
@@ -254,7 +264,7 @@ impl Mixed {
             all.extend(there.into_iter().map(|(page, slot)| (space, page, slot)));
         }
         let wrong = all.into_iter().find(|&(space, page, slot)| {
-            self.memory.device_page(space, slot) != self.stamp(space, tokens, page)
+            self.memory.device_page(space, self.at(space, slot)) != self.stamp(space, tokens, page)
         });
         wrong.map(|(space, page, slot)| format!("page {page} of space {space} at {slot:?}"))
     }
@@ -274,5 +284,7 @@ impl Mixed {
             self.books();
         }
         assert_eq!(self.cache.tree().nodes(), 0);
+        let spans = self.cache.unified().map(|buffer| End::BOTH.map(|end| buffer.span(end)));
+        assert!(spans.is_none_or(|spans| spans == [0, 0]), "an empty buffer is all gap: {spans:?}");
     }
 }

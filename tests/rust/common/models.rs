@@ -19,6 +19,8 @@ pub struct Shape {
     pub device: u32,
     pub host: u32,
     pub parts: Vec<(Needs, u32, u32)>,
+    /// Bytes of one buffer for all of the device.
+    pub unified: Option<u64>,
     pub cap: usize,
     pub deadline: f64,
     pub layout: LayoutKind,
@@ -27,7 +29,7 @@ pub struct Shape {
 impl Shape {
     pub fn of(parts: &[(Needs, u32, u32)]) -> Self {
         let (layout, parts) = (LayoutKind::PageUnified, parts.to_vec());
-        Self { page: 2, device: 32, host: 64, parts, cap: 0, deadline: 10.0, layout }
+        Self { page: 2, device: 32, host: 64, parts, unified: None, cap: 0, deadline: 10.0, layout }
     }
 }
 
@@ -58,6 +60,7 @@ pub fn config(shape: &Shape) -> Config {
         engine_owns_slots: false,
         host_slots: shape.host,
         parts: parts.collect(),
+        unified: shape.unified,
         checkpoints_per_path: shape.cap,
         eviction: "lru".into(),
         layout: shape.layout,
@@ -85,4 +88,11 @@ pub fn shapes() -> Vec<Shape> {
     ];
     let shape = |parts: &[_]| Shape { device: 20, host: 26, ..Shape::of(parts) };
     kinds.iter().map(|parts| shape(parts)).collect()
+}
+
+/// The same with one part each, in a buffer that is no room for much of both.
+pub fn unified_shapes() -> Vec<Shape> {
+    let kinds = [(WINDOW, 60, 14), (STATE, 60, 9), (Needs::Window { tokens: 7 }, 40, 20), (STATE, 6, 0)];
+    let shape = |part| Shape { device: 60, host: 26, unified: Some(1100), cap: 2, ..Shape::of(&[part]) };
+    kinds.map(shape).to_vec()
 }

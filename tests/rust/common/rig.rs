@@ -54,6 +54,7 @@ pub fn config(shape: Shape) -> Config {
         engine_owns_slots: false,
         host_slots: shape.host,
         parts: Vec::new(),
+        unified: None,
         checkpoints_per_path: 0,
         eviction: "lru".into(),
         layout: shape.layout,

@@ -33,6 +33,7 @@ fn config(layout: LayoutKind) -> Config {
         eviction: "lru".to_owned(),
         host_slots: SLOTS,
         parts: Vec::new(),
+        unified: None,
         checkpoints_per_path: 0,
         layout,
         memory: SlabOptions::default(),

@@ -1,6 +1,7 @@
 //! A pool's slots: free, out (with the engine or a transfer), or placed (a page of the tree lives there).
 //!
-//! The states make a double free or a slot that two pages claim an error instead of wrong bytes.
+//! The states make a double free or a slot that two pages claim an error instead of wrong bytes. Which free slot goes
+//! next is the pool's own business, or that of a buffer that its slots are names in ([`SlotPool::named`]).
 
 use crate::error::{Result, argument};
 use crate::ids::Slot;
@@ -14,6 +15,8 @@ enum State {
     Placed,
     /// Out, and met by the check that is running.
     Named,
+    /// Nobody's, ever: what padded accesses hit.
+    Sink,
 }
 
 /// The slots of one tier.
@@ -22,27 +25,36 @@ pub struct SlotPool {
     states: Vec<State>,
     /// Used from the end; filled so that low numbers go first.
     free: Vec<Slot>,
+    /// So many are free, where a buffer says which.
+    elsewhere: Option<usize>,
 }
 
 impl SlotPool {
     /// All slots free.
     pub fn new(slots: u32) -> Self {
-        Self { states: vec![State::Free; slots as usize], free: (0..slots).rev().map(Slot).collect() }
+        let free = (0..slots).rev().map(Slot).collect();
+        Self { states: vec![State::Free; slots as usize], free, elsewhere: None }
     }
 
     /// All slots out: somebody else allocates.
     pub fn all_out(slots: u32) -> Self {
-        Self { states: vec![State::Out; slots as usize], free: Vec::new() }
+        Self { states: vec![State::Out; slots as usize], free: Vec::new(), elsewhere: None }
+    }
+
+    /// Slots 1 to `slots`, all free, of a buffer that hands them out ([`SlotPool::hand_out`]); slot 0 is its sink.
+    pub fn named(slots: u32) -> Self {
+        let states = std::iter::once(State::Sink).chain(std::iter::repeat_n(State::Free, slots as usize));
+        Self { states: states.collect(), free: Vec::new(), elsewhere: Some(slots as usize) }
     }
 
     /// Number of slots.
     pub fn capacity(&self) -> usize {
-        self.states.len()
+        self.states.len() - usize::from(self.elsewhere.is_some())
     }
 
     /// Slots that are free.
     pub fn free(&self) -> usize {
-        self.free.len()
+        self.elsewhere.unwrap_or(self.free.len())
     }
 
     /// Slots that are with the engine or a transfer. Counts them one by one.
@@ -50,7 +62,21 @@ impl SlotPool {
         self.states.iter().filter(|&&state| state == State::Out).count()
     }
 
-    /// Takes `count` slots out, or none if there are fewer.
+    /// Slots that a buffer chose are out.
+    pub fn hand_out(&mut self, slots: &[Slot]) {
+        for &slot in slots {
+            debug_assert_eq!(self.states[slot.0 as usize], State::Free);
+            self.states[slot.0 as usize] = State::Out;
+        }
+        self.elsewhere = self.elsewhere.map(|free| free - slots.len());
+    }
+
+    /// Whether a slot is free, or doesn't exist.
+    pub fn is_free(&self, slot: Slot) -> bool {
+        self.states.get(slot.0 as usize).is_none_or(|&state| state == State::Free)
+    }
+
+    /// Takes `count` slots out, or none if there are fewer. Of a buffer's slots it can't choose any.
     pub fn take(&mut self, count: usize) -> Option<Vec<Slot>> {
         let keep = self.free.len().checked_sub(count)?;
         let mut slots = self.free.split_off(keep);
@@ -86,7 +112,8 @@ impl SlotPool {
         slots[..met].iter().for_each(|slot| self.states[slot.0 as usize] = State::Out);
         let Some((slot, state)) = wrong else { return Ok(()) };
         let why = match state {
-            None => format!("does not exist: the pool has {}", self.states.len()),
+            None => format!("does not exist: the pool has {}", self.capacity()),
+            Some(State::Sink) => "is the sink, which is nobody's".to_owned(),
             Some(State::Free) => "is free".to_owned(),
             Some(State::Placed) => "belongs to a cached page".to_owned(),
             Some(State::Named | State::Out) => "is named twice".to_owned(),
@@ -117,7 +144,9 @@ impl SlotPool {
             debug_assert_eq!(self.states[slot.0 as usize], State::Out);
             self.states[slot.0 as usize] = State::Free;
         }
-        if slots.first() < slots.last() {
+        if let Some(free) = &mut self.elsewhere {
+            *free += slots.len();
+        } else if slots.first() < slots.last() {
             self.free.extend(slots.iter().rev());
         } else {
             self.free.extend(slots);

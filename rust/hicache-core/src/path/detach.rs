@@ -5,6 +5,7 @@ use crate::cache::HiCache;
 use crate::error::{Error, Result, argument};
 use crate::host::SlotPool;
 use crate::ids::Tier;
+use crate::parts::DeviceSlots;
 
 impl HiCache {
     /// Empties the device tier and lets go of its memory: when this returns, nobody reads or writes it any
@@ -68,18 +69,17 @@ impl HiCache {
     /// The device tier has no slots.
     pub(crate) fn leave_device(&mut self) {
         self.device = SlotPool::new(0);
+        self.unified = None;
+        self.frames_version += 1;
         self.parts.iter_mut().for_each(|part| part.device = SlotPool::new(0));
     }
 
     /// The device tier has so many slots of each space, and no page.
-    pub(crate) fn enter_device(&mut self, slots: &[u32]) {
+    pub(crate) fn enter_device(&mut self, slots: &[u32], device: DeviceSlots) {
         self.config.resize(slots);
-        for (pools, slots) in self.parts.iter_mut().zip(&self.config.parts) {
-            pools.device = SlotPool::new(slots.device);
-        }
-        let slots = self.config.device_slots;
-        self.device =
-            if self.config.engine_owns_slots { SlotPool::all_out(slots) } else { SlotPool::new(slots) };
+        self.parts.iter_mut().zip(device.parts).for_each(|(pools, device)| pools.device = device);
+        (self.device, self.unified) = (device.full, device.unified);
+        self.frames_version += 1;
         self.publish();
     }
 }

@@ -27,6 +27,11 @@ impl HiCache {
         if self.config.engine_owns_slots {
             return argument("slots", "the engine owns the slots: it allocates them itself");
         }
+        if self.unified.is_some() {
+            let room = self.device_room(pages, &[0])?;
+            self.act();
+            return Ok(room.map(|room| room.full));
+        }
         let missing = pages.saturating_sub(self.device.free());
         // All or nothing: a try that fails must not cost what others could hit.
         if missing > 0 && !self.tree.can_evict(Tier::Device, missing) {
@@ -48,6 +53,7 @@ impl HiCache {
         }
         self.device.check_out("slots", slots)?;
         self.device.give_back(slots);
+        self.leave_frames(0, slots);
         self.publish();
         Ok(())
     }

@@ -23,6 +23,7 @@ impl HiCache {
         let (arrived, failed): (Vec<Copy>, Vec<Copy>) =
             backups.into_iter().partition(|copy| copy.ticket <= backed_up);
         for copy in arrived {
+            self.close_gate(copy.gate);
             self.tree.unpin(copy.device);
             self.store_pages(copy.host, &copy.store);
         }
@@ -30,6 +31,7 @@ impl HiCache {
             if copy.ticket > loaded {
                 self.stats.load_failed_pages += u64::from(copy.pages);
             }
+            self.close_gate(copy.gate);
             self.tree.unpin(copy.device);
             self.tree.unpin(copy.host);
         }
@@ -41,6 +43,7 @@ impl HiCache {
         let mut lost = Vec::with_capacity(failed.len());
         for copy in failed {
             self.stats.backup_failed_pages += u64::from(copy.pages);
+            self.close_gate(copy.gate);
             let end = self.tree.pinned(&copy.host);
             // Soft pins follow what happens to both places while other pages are lost.
             let first = (copy.pages > 0).then(|| {

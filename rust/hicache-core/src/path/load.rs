@@ -6,6 +6,7 @@ use crate::error::{Error, Result, argument};
 use crate::flights::Copy;
 use crate::ids::{HitId, Slot, Tier};
 use crate::tree::{Hold, PinId, Place};
+use crate::unified::GateId;
 
 /// What a load started.
 #[derive(Debug, PartialEq, Eq)]
@@ -35,6 +36,8 @@ pub(super) struct Copies {
     pub parts: Vec<Vec<(Slot, Slot)>>,
     /// Per hit that something is copied for: on the device and on the host.
     pub pins: Vec<(PinId, PinId, u32)>,
+    /// In a unified buffer: what is copied for each of these and those before it, of FULL and of the part.
+    pub ends: Vec<[usize; 2]>,
 }
 
 impl HiCache {
@@ -62,16 +65,22 @@ impl HiCache {
             } else {
                 self.raise_parts(hit, &mut copies)?;
             }
+            if self.unified.is_some() {
+                let end = [copies.full.len(), copies.parts.first().map_or(0, Vec::len)];
+                copies.ends.resize(copies.pins.len(), end);
+            }
         }
         if !copies.pins.is_empty() {
             self.flights.loads_submitted += 1;
             let ticket = self.flights.loads_submitted;
+            let gates = self.open_gates(&copies);
             let mut pages = vec![copies.full];
             pages.append(&mut copies.parts);
+            let pages = self.in_frames(pages);
             self.commands.push(Command::Load { ticket, pages });
-            for (device, host, pages) in copies.pins {
+            for ((device, host, pages), gate) in copies.pins.into_iter().zip(gates) {
                 let (parts, store) = (Vec::new(), Vec::new());
-                self.flights.loads.push_back(Copy { ticket, device, host, pages, parts, store });
+                self.flights.loads.push_back(Copy { ticket, device, host, gate, pages, parts, store });
             }
         }
         self.act();
@@ -80,6 +89,19 @@ impl HiCache {
         // Pages that an earlier load is still bringing count as on the device: wait for that one too.
         let ticket = if self.flights.loads.is_empty() { 0 } else { self.flights.loads_submitted };
         Ok(Loaded { ticket, unused })
+    }
+
+    /// One for each pin, as those land one by one.
+    fn open_gates(&mut self, copies: &Copies) -> Vec<Option<GateId>> {
+        let mut from = [0; 2];
+        let mut gates = Vec::new();
+        for &end in &copies.ends {
+            let part = copies.parts.first().map_or(&[][..], |part| &part[from[1]..end[1]]);
+            gates.push(self.open_gate(&[&copies.full[from[0]..end[0]], part]));
+            from = end;
+        }
+        gates.resize(copies.pins.len(), None);
+        gates
     }
 
     fn check_load(&mut self, ids: &[HitId], given: Option<&[Slot]>) -> Result<()> {

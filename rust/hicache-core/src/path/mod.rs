@@ -8,7 +8,7 @@
 //! A verb checks its arguments before it changes anything, changes the tree, and appends commands.
 //!
 //! What windows and states add to a verb is beside it: `raise` to `load`, `give` to `insert`, `fetch` to `prefetch`,
-//! `graft` to `poll`, `parts` to `evict` and `allocate`.
+//! `graft` to `poll`, `parts` to `evict` and `allocate`; `shared` is for a unified buffer.
 
 mod backup;
 mod detach;
@@ -25,6 +25,7 @@ mod poll;
 mod prefetch;
 mod raise;
 mod release;
+mod shared;
 mod view;
 
 pub use insert::{GivenPart, Inserted};

@@ -46,7 +46,11 @@ impl HiCache {
         self.open()?;
         self.on_device()?;
         self.part(part)?;
-        let slots = self.part_room(part, Tier::Device, count);
+        let slots = if self.unified.is_some() {
+            self.device_room(0, &[count])?.and_then(|mut room| room.parts.pop())
+        } else {
+            self.part_room(part, Tier::Device, count)
+        };
         self.act();
         Ok(slots)
     }
@@ -59,6 +63,7 @@ impl HiCache {
     pub fn free_part(&mut self, part: usize, slots: &[Slot]) -> Result<()> {
         self.check_part_out("slots", part, slots)?;
         self.parts[part].device.give_back(slots);
+        self.leave_frames(part + 1, slots);
         Ok(())
     }
 
@@ -102,8 +107,17 @@ impl HiCache {
         })
     }
 
-    /// The books of what left a tier: slots are free again, unless they are an engine's own.
+    /// What left a tier: slots are free again, unless they are an engine's own.
     pub(crate) fn left(&mut self, tier: Tier, out: &Evicted) {
+        if tier == Tier::Device && self.unified.is_some() {
+            self.leave_frames(0, &out.slots);
+            (1..).zip(&out.parts).for_each(|(space, slots)| self.leave_frames(space, slots));
+        }
+        self.book(tier, out);
+    }
+
+    /// The books of it.
+    pub(crate) fn book(&mut self, tier: Tier, out: &Evicted) {
         let ours = tier == Tier::Host || !self.config.engine_owns_slots;
         let (pool, counter) = match tier {
             Tier::Device => (&mut self.device, &mut self.stats.evicted_device_pages),
@@ -116,12 +130,19 @@ impl HiCache {
             pool.give_back(&out.slots);
         }
         for (part, slots) in out.parts.iter().enumerate() {
-            self.part_left(part, tier, slots);
+            self.book_part(part, tier, slots);
         }
     }
 
-    /// The same for slots of one part.
+    /// What of one part left a tier.
     pub(crate) fn part_left(&mut self, part: usize, tier: Tier, slots: &[Slot]) {
+        if tier == Tier::Device {
+            self.leave_frames(part + 1, slots);
+        }
+        self.book_part(part, tier, slots);
+    }
+
+    fn book_part(&mut self, part: usize, tier: Tier, slots: &[Slot]) {
         let pools = &mut self.parts[part];
         pools.pool_mut(tier).displace(slots);
         pools.pool_mut(tier).give_back(slots);

@@ -21,7 +21,7 @@ impl HiCache {
         let brings = full as usize + counts.iter().sum::<usize>() > 0;
 
         let ready = self.tree.pinned(held.ready.as_ref().unwrap_or(&held.device));
-        let Some(room) = self.room(Tier::Device, full as usize, &counts) else {
+        let Some(room) = self.device_room(full as usize, &counts)? else {
             self.stats.load_no_room_pages += u64::from(full);
             for (pools, &count) in self.parts.iter_mut().zip(&counts) {
                 pools.stats.load_no_room += count as u64;

@@ -97,6 +97,10 @@ impl GpuOptions {
 /// names them. Usable from any thread, and after the copier has ended.
 pub type WaitOnStream = Arc<dyn Fn(u64, u32, u64) -> Result<()> + Send + Sync>;
 
+/// Moves the bytes of pages (from, to) of a space inside the device's buffer, when it returns. Nobody else may touch
+/// any of these places meanwhile.
+pub type Relocate = Arc<dyn Fn(u32, &[(Slot, Slot)]) + Send + Sync>;
+
 /// Carries out copies in the background.
 ///
 /// Implementations: [`cpu::CpuCopier`], the one of `cuda/`, and doubles in tests that hold a job back at a gate.
@@ -114,6 +118,11 @@ pub trait Copier: Send + Sync {
     /// What ended all copies of this copier. From then on none is carried out or finishes, none touches memory, and
     /// both directions' progress tells the fault to those who wait.
     fn fault(&self) -> Option<String> {
+        None
+    }
+
+    /// Moving pages inside the device's memory, where that is one buffer that the CPU reaches.
+    fn relocate(&self) -> Option<Relocate> {
         None
     }
 

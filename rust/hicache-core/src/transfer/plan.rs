@@ -76,6 +76,13 @@ impl PlanePair {
         }
     }
 
+    /// The same where the device has the rows of all planes of a page in one run: bytes from one page to the next,
+    /// and from one row of this plane to the next.
+    #[must_use]
+    pub const fn interleaved(self, page: i64, row: i64) -> Self {
+        Self { device: Side { page, row, ..self.device }, ..self }
+    }
+
     /// The same in the slots of another space.
     #[must_use]
     pub const fn in_space(self, space: u32) -> Self {

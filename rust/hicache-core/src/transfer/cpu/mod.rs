@@ -6,21 +6,24 @@
 //! | `jobs` | what is left of each job, and how far the stream is |
 //! | `walk` | runs of runs over pages |
 //! | `nontemporal` | copies past the caches |
+//! | `buffer` | moves inside the device's memory |
 //!
 //! A job's device and host slots belong to it until it is finished (the tree pins them), so that no
 //! other thread reads what it writes or writes what it reads. Dropping the copier finishes its jobs.
 //! On error: a copy can't fail; threads that can't be had are an error before there is a copier.
 #![allow(unsafe_code, reason = "copies between raw addresses that slots guard")]
 
+mod buffer;
 mod jobs;
 mod nontemporal;
 mod route;
 mod walk;
 
+pub use buffer::DeviceBuffer;
 pub use route::Arrival;
 
 use super::plan::Plan;
-use super::{Copier, CopyJob, Direction, Progress};
+use super::{Copier, CopyJob, Direction, Progress, Relocate};
 use crate::error::{Result, argument};
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use jobs::{Jobs, Running};
@@ -56,6 +59,7 @@ impl Default for CpuOptions {
 #[derive(Debug)]
 pub struct CpuCopier {
     streams: [Stream; 2],
+    buffer: Option<DeviceBuffer>,
 }
 
 #[derive(Debug)]
@@ -92,7 +96,13 @@ impl CpuCopier {
             let route = Route::new(plan, direction, options.arrival);
             Stream::start(direction, route, memory, options, finished[direction as usize])
         };
-        Ok(Self { streams: [stream(Direction::In)?, stream(Direction::Out)?] })
+        Ok(Self { streams: [stream(Direction::In)?, stream(Direction::Out)?], buffer: None })
+    }
+
+    /// The same where the device's memory is one buffer, inside which pages move.
+    #[must_use]
+    pub fn with_buffer(self, buffer: DeviceBuffer) -> Self {
+        Self { buffer: Some(buffer), ..self }
     }
 }
 
@@ -140,6 +150,11 @@ impl Copier for CpuCopier {
 
     fn progress(&self, direction: Direction) -> &Arc<Progress> {
         self.streams[direction as usize].jobs.progress()
+    }
+
+    fn relocate(&self) -> Option<Relocate> {
+        let buffer = self.buffer.clone()?;
+        Some(Arc::new(move |space, pages| buffer.relocate(space, pages)))
     }
 }
 

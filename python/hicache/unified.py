@@ -1,0 +1,94 @@
+"""Unified memory: full attention and the one part of a hybrid model in one buffer; either has what the other
+leaves.
+
+A slot is a name; where its page is, is its frame, and frames change when pages move to make room. Before
+each forward an engine looks its slots up in `HiCache.frames`, and indexes the views of its pools with that:
+
+    kv = hicache.pools.declare("kv", layers, most_tokens, [(heads, size)] * 2, torch.bfloat16)
+    state = hicache.pools.declare(
+        "state", 3, most_states, [(64, 64)], torch.bfloat16, of_pages=True, window=1
+    )
+    buffer = torch.empty(2**30, dtype=torch.uint8)
+    cache = HiCache([kv, state], page_size, unified=buffer)
+    planes = hicache.unified.views(buffer, [kv, state], page_size)
+    slots = cache.allocate(pages)
+    k = planes["kv"][0][cache.frames()[slots.long()].long()]    # (pages, page_size, heads, size)
+
+No forward may be under way while `allocate`, `allocate_part` or `load` run: they may move any page that no
+copy is using. Slots that are looked up once must be looked up again after each of these. Refused by name so
+far: a GPU, slots that the engine owns, and more or less than one part.
+
+On error: `ArgumentError` names what can't be in one buffer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from hicache.errors import ArgumentError
+from hicache.pools import Pool
+from hicache.spaces import spaces
+
+__all__ = ["memory", "views"]
+
+
+def memory(buffer: torch.Tensor, pools: Sequence[Pool]) -> list[list[tuple[int, int]]]:
+    """The buffer, for the binding: uint8, one dimension, contiguous, on the CPU. Pools have no tensors."""
+    if not isinstance(buffer, torch.Tensor):
+        raise ArgumentError(f"unified: need a torch tensor, got {type(buffer).__name__}")
+    if buffer.device.type != "cpu":
+        raise ArgumentError(f"unified: is not built for {buffer.device.type} yet: use pools with tensors")
+    if buffer.dtype != torch.uint8 or buffer.dim() != 1 or not buffer.is_contiguous():
+        found = f"{buffer.dtype} of shape {tuple(buffer.shape)}"
+        raise ArgumentError(f"unified: need a contiguous uint8 tensor of one dimension, got {found}")
+    named = [pool.name for pool in pools if pool.tensors is not None]
+    if named:
+        raise ArgumentError(
+            f"unified: declare pools without tensors (hicache.pools.declare), {named[0]} has some"
+        )
+    return [[(buffer.data_ptr(), buffer.numel())]]
+
+
+def views(buffer: torch.Tensor, pools: Sequence[Pool], page_size: int) -> dict[str, tuple[torch.Tensor, ...]]:
+    """By pool its planes, in their order: (frames, rows of a page, *row), sharing the buffer's memory.
+
+    A page is one run: pool after pool of its space, in each row after row with all planes of the row.
+    `ArgumentError`: a plane whose elements don't lie at multiples of their size.
+    """
+    memory(buffer, pools)
+    found: dict[str, tuple[torch.Tensor, ...]] = {}
+    for space in spaces(pools):
+        members = [pool for pool in pools if any(pool is one for one in space)]
+        page, at = sum(pool.page_bytes(page_size) for pool in members), 0
+        for pool in members:
+            row = sum(plane.row_bytes for plane in pool.planes)
+            rows = 1 if pool.of_pages else page_size
+            planes, offset = [], at
+            for plane in pool.planes:
+                planes.append(_view(buffer, pool, (page, rows, row, offset), plane.shape, plane.dtype))
+                offset += plane.row_bytes
+            found[pool.name] = tuple(planes)
+            at += pool.page_bytes(page_size)
+    return found
+
+
+def _view(
+    buffer: torch.Tensor,
+    pool: Pool,
+    place: tuple[int, int, int, int],
+    shape: tuple[int, ...],
+    dtype: torch.dtype,
+) -> torch.Tensor:
+    page, rows, row, offset = place
+    size = dtype.itemsize
+    if any(number % size for number in (page, row, offset, buffer.data_ptr())):
+        raise ArgumentError(
+            f"unified: {pool.name}: {dtype} needs pages and rows of whole multiples of {size} bytes"
+        )
+    elements = buffer[: buffer.numel() // size * size].view(dtype)
+    inner = torch.empty(shape, device="meta").stride()
+    strides = (page // size, row // size, *inner)
+    start = elements.storage_offset() + offset // size
+    return elements.as_strided((buffer.numel() // page, rows, *shape), strides, start)
