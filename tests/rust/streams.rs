@@ -69,7 +69,7 @@ fn compute(world: &mut World, job: &SpacePages, random: &mut Seeded) -> Kept {
 #[test]
 fn jobs_are_there_in_their_order_with_all_of_their_layers() {
     let mut random = Seeded(3);
-    let rounds = if cfg!(miri) { 1 } else { 6 };
+    let rounds = if cfg!(miri) { 1 } else { 2 };
     for (kind, arrival) in
         (0..rounds).flat_map(|_| LayoutKind::ALL).zip([Arrival::Layers, Arrival::Together].iter().cycle())
     {

@@ -1,7 +1,7 @@
 //! Copies beside a model's stream: what it writes is backed up as written, what it reads is loaded over only then, and
 //! what it waits for is there. Streams run in any order that events allow, another one with each seed.
 
-use super::geometry::{Kind, Pool, SHAPES};
+use super::geometry::{Kind, Pool, SHAPES, Shape};
 use super::{alive, job, machine, settings, start};
 use hicache_core::transfer::cuda::{CudaCopier, Stream};
 use hicache_core::transfer::{Copier, Direction};
@@ -64,9 +64,9 @@ fn wait(copier: &CudaCopier, direction: Direction, ticket: u64) {
 
 /// One seed's order: pages 0 and 1 are written by the model while they are backed up; page 1 is loaded over page 0
 /// while the model reads that, and over another one that it waits for.
-fn one_order(seed: u64, kind: Kind, (run, staging): (u64, u64)) {
+fn one_order(seed: u64, shape: Shape, kind: Kind, (run, staging): (u64, u64)) {
     let _one = machine(seed, 13000, 1);
-    let mut pool = Pool::new(SHAPES[0], kind, 9, 7);
+    let mut pool = Pool::new(shape, kind, 9, 7);
     let model = Model::new();
     // What the model will have computed.
     let mut computed = [Beside::new(&mut pool), Beside::new(&mut pool)];
@@ -83,8 +83,8 @@ fn one_order(seed: u64, kind: Kind, (run, staging): (u64, u64)) {
         // SAFETY: `pool` outlives the copier and never moves its memory.
         let mut copier = unsafe { start(&pool, &settings(2, run, staging)) }.unwrap();
         copier.follow(model.stream().0);
-        let places = [3, 5].map(|slot| pool.places(slot));
-        for (to, from) in places.iter().zip(&mut computed) {
+        let sources = [3, 5].map(|slot| pool.places(slot));
+        for (to, from) in sources.iter().zip(&mut computed) {
             model.moves(to, &from.places());
         }
         copier.submit(job(1, Direction::Out, &[(3, 0), (5, 2)]));
@@ -92,16 +92,16 @@ fn one_order(seed: u64, kind: Kind, (run, staging): (u64, u64)) {
         pool.verify_host(0, 0);
         pool.verify_host(2, 1);
         // The model still reads page 0 where page 1 is about to be loaded.
-        model.moves(&read.places(), &places[0]);
+        model.moves(&read.places(), &sources[0]);
         copier.submit(job(1, Direction::In, &[(3, 2)]));
         copier.submit(job(2, Direction::In, &[(7, 2)]));
-        let (target, seen) = (pool.places(7), waited.places());
+        let (target, saw) = (pool.places(7), waited.places());
         let planes = target.len() / 2;
         for layer in 0..2_u32 {
             // SAFETY: the model's stream lives.
             unsafe { copier.layers().wait(2, layer, model.stream()) }.unwrap();
             let of_layer = layer as usize * planes..(layer as usize + 1) * planes;
-            model.moves(&seen[of_layer.clone()], &target[of_layer]);
+            model.moves(&saw[of_layer.clone()], &target[of_layer]);
         }
         wait(&copier, Direction::In, 2);
         model.end();
@@ -115,7 +115,16 @@ fn one_order(seed: u64, kind: Kind, (run, staging): (u64, u64)) {
 fn copies_and_a_model_wait_for_each_other() {
     for seed in 0..40 {
         for kind in [Kind::LayerFirst, Kind::PageFirst, Kind::PageUnified(1)] {
-            WAYS.iter().for_each(|&way| one_order(seed, kind, way));
+            WAYS.iter().for_each(|&way| one_order(seed, SHAPES[0], kind, way));
         }
+    }
+}
+
+/// Layers so large that each has its own copies: none is there with the one before it.
+#[test]
+fn a_model_waits_for_the_layer_that_it_names() {
+    let large = Shape { layers: 2, planes: 2, page: 1, heads: 1, head: 70 << 10 };
+    for seed in 0..25 {
+        one_order(seed, large, Kind::LayerFirst, WAYS[0]);
     }
 }
