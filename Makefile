@@ -88,6 +88,10 @@ fuzz: ## property tests of the whole index beside their models, 12 million opera
 	@PROPTEST_CASES=$(CASES) cargo test --test model --test components --test eviction \
 	    --test twins --test in_flight --test ranks --test unified --test room
 
+.PHONY: sanitize
+sanitize: ## the unsafe code under AddressSanitizer, valgrind and Miri, as far as they are installed
+	@tests/sanitize
+
 .PHONY: format
 format: $(DONE)/dev ## write Rust and Python in the project's format
 	@cargo fmt --all

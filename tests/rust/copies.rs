@@ -195,3 +195,25 @@ fn pages_beyond_four_gigabytes_arrive() {
         assert_eq!(far.device_page(5105), page);
     }
 }
+
+/// A run one line too long, into the last slot of a device tensor.
+fn overflows(past_caches_from: usize) {
+    let one = Geometry { layers: vec![vec![64]], groups: 1, heads_per_group: 1, page: 1, rows: Rows::Token };
+    let options = CpuOptions { threads: 1, arrival: Arrival::Auto, past_caches_from };
+    let longer: Fault = |plan| plan.parts[0].strided.run += 64;
+    let page = PageSize::new(1).unwrap();
+    let mut travel = Travel::new(&one.spec(), page, LayoutKind::PageUnified, options, longer);
+    travel.copy(Direction::In, &[(5, 0)]);
+}
+
+#[test]
+#[ignore = "writes beyond its memory: `make sanitize` runs it and must notice"]
+fn an_overflow_through_the_caches() {
+    overflows(usize::MAX);
+}
+
+#[test]
+#[ignore = "writes beyond its memory: `make sanitize` runs it and must notice"]
+fn an_overflow_past_the_caches() {
+    overflows(0);
+}

@@ -4,8 +4,14 @@
 #![allow(unsafe_code, reason = "the copier takes addresses; the emulation is C")]
 
 mod common;
+#[path = "cuda/far.rs"]
+mod far;
 #[path = "cuda/geometry.rs"]
 mod geometry;
+#[path = "cuda/order.rs"]
+mod order;
+#[path = "cuda/pinning.rs"]
+mod pinning;
 #[path = "cuda/spaces.rs"]
 mod spaces;
 #[path = "cuda/whole.rs"]

@@ -137,6 +137,21 @@ fn a_device_says_its_node() {
     assert_eq!(numa::nodes(root), [0, 1, 10]);
 }
 
+/// Where there is one node, a setting means nothing; else it must be one of them.
+#[test]
+fn a_node_is_no_error_where_there_is_only_one() {
+    let nodes = numa::nodes(Path::new("/"));
+    for node in [0, 1, 63, 64, 1000] {
+        let made = Slab::with(4096, SlabOptions { node: Some(node), ..SlabOptions::default() });
+        if nodes.len() < 2 || nodes.contains(&node) {
+            assert_eq!(made.unwrap().bytes(), 4096);
+        } else {
+            let error = made.unwrap_err().to_string();
+            assert!(error.starts_with("host: there is no NUMA node"), "{error}");
+        }
+    }
+}
+
 /// Whether an end lies inside of a page.
 fn splits(regions: &[Region], end: usize) -> bool {
     regions.iter().any(|region| {

@@ -9,8 +9,9 @@ use common::Seeded;
 use common::rig;
 use common::spaces::{Share, pools};
 use common::travels::{FAULTS, Journey, SOUND, alike};
+use hicache_core::assemble;
 use hicache_core::executor::HostMemory;
-use hicache_core::host::LayoutKind;
+use hicache_core::host::{LayoutKind, Room};
 use hicache_core::pool::{self, SlotsOf};
 use hicache_core::transfer::Copier;
 use hicache_core::transfer::cpu::{Arrival, CpuCopier, CpuOptions};
@@ -93,6 +94,19 @@ fn pools_name_their_spaces_and_parts() {
     // Five tokens in pages of two: three pages.
     assert_eq!(config.components(), [Component::Swa { window: 3 }, Component::State]);
     assert_eq!((config.device_spaces(), config.host_spaces()), (vec![16, 3, 3], vec![32, 4, 4]));
+}
+
+/// Pools that would each fit alone: what is asked for is all of them together.
+#[test]
+fn a_host_tier_that_does_not_fit_is_refused_with_need_and_room() {
+    let share = |space| Share { space, planes: vec![(0, 0, 1 << 20)], heads: [1, 1] };
+    let mut config = Config { pools: pools(&[share(0), share(1)]), ..config() };
+    let slots = u32::try_from(Room::here().available().unwrap() / (2 << 20) * 6 / 10).unwrap();
+    config.host_slots = slots;
+    config.parts = vec![PartSlots { device: 1, host: slots }];
+    let error = assemble::host_memory(&config).unwrap_err().to_string();
+    let need = format!("host: needs {} bytes of memory, but ", 2 * (u64::from(slots) << 21));
+    assert!(error.starts_with(&need) && error.contains(" are available "), "{error}");
 }
 
 #[test]

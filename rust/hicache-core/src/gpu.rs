@@ -47,11 +47,7 @@ fn pinned(memory: &HostMemory) -> Result<Vec<crate::transfer::cuda::Pinned>> {
         let Some(base) = slab.address(0..layout.bytes()) else {
             return Err(Error::Device("a slab is smaller than its layout".to_owned()));
         };
-        let pieces = crate::host::pieces(&layout.regions(), layout.bytes(), PIECE);
-        all.push(crate::transfer::cuda::Pinned {
-            base,
-            pieces: pieces.into_iter().map(|piece| piece.len() as u64).collect(),
-        });
+        all.push(crate::transfer::cuda::Pinned::of(base, layout.regions(), layout.bytes(), PIECE));
     }
     Ok(all)
 }

@@ -6,6 +6,7 @@
 #include "cuda_runtime.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <deque>
 #include <map>
 #include <memory>
@@ -50,6 +51,7 @@ struct Machine {
     cudaError_t failing_code = cudaSuccess;
     ptrdiff_t alias_first = 0, alias_later = 0;
     std::function<void(bool)> hook;
+    size_t most_pinned = SIZE_MAX, most_pinned_in_all = SIZE_MAX;
 };
 
 Machine machine;

@@ -91,6 +91,9 @@ cudaError_t cudaHostRegister(void *at, size_t bytes, unsigned) {
     ENTER("cudaHostRegister");
     for (const auto &[base, size] : machine.registrations)
         if ((char *)at < base + size && base < (char *)at + bytes) return cudaErrorHostMemoryAlreadyRegistered;
+    size_t all = bytes;
+    for (const auto &[base, size] : machine.registrations) all += size;
+    if (bytes > machine.most_pinned || all > machine.most_pinned_in_all) return cudaErrorMemoryAllocation;
     machine.registrations[(char *)at] = bytes;
     return cudaSuccess;
 }
@@ -199,6 +202,21 @@ void emulated_enqueued(size_t *launches, size_t *batches) {
     const emulated::Counts counts = emulated::counts();
     *launches = counts.launches, *batches = counts.batches;
 }
+// A stream of the test's own: a model that computes beside the copies.
+cudaStream_t emulated_model() {
+    cudaStream_t stream = nullptr;
+    return cudaStreamCreateWithPriority(&stream, 0, 0) == cudaSuccess ? stream : nullptr;
+}
+void emulated_end(cudaStream_t stream) {
+    (void)cudaStreamSynchronize(stream);
+    (void)cudaStreamDestroy(stream);
+}
+// Moves bytes when the stream gets there.
+void emulated_move(cudaStream_t stream, void *to, const void *from, size_t bytes) {
+    (void)emulated::enqueue(stream, [=] { std::memcpy(to, from, bytes); });
+}
+// How much one registration may have, and all together.
+void emulated_limits(size_t one, size_t all) { machine.most_pinned = one, machine.most_pinned_in_all = all; }
 size_t emulated_alive() {
     const emulated::Counts counts = emulated::counts();
     return counts.streams + counts.events + counts.allocations + counts.registrations;

@@ -207,7 +207,8 @@ pub fn random_shares(random: &mut Seeded) -> Vec<Share> {
         let heads = [1 + random.below(2), 1 + random.below(3)];
         let roles = 1 + random.below(2);
         // Sometimes all pools have one geometry: then only the space tells their parts apart.
-        let head = if random.below(2) == 0 { 16 } else { 1 + random.below(90) };
+        // Or a pool has no bytes at all.
+        let head = [0, 16, 16, 16, 1 + random.below(90)][random.below(5).max(random.below(5))];
         let row = head * heads[0] * heads[1];
         let of_space = (0..layers).filter(|&layer| space_of[layer] == space);
         let planes = of_space.flat_map(|layer| (0..roles).map(move |role| (layer, role)));

@@ -148,7 +148,7 @@ impl Pool {
     pub fn pinned(&self) -> Vec<Pinned> {
         let bytes = self.page_stride() * self.slots * self.halves();
         let pieces = (0..bytes).step_by(8192).map(|at| (bytes - at).min(8192) as u64).collect();
-        vec![Pinned { base: self.slab.address(0..bytes).unwrap(), pieces }]
+        vec![Pinned { base: self.slab.address(0..bytes).unwrap(), pieces, regions: Vec::new() }]
     }
 
     pub fn memory(&self) -> Arc<dyn Any + Send + Sync> {
@@ -183,6 +183,12 @@ impl Pool {
                 (self.stamp(page, layer, plane, token, head), self.device_range(slot, token, head));
             self.device[layer * self.shape.planes + plane][range].copy_from_slice(&stamp);
         }
+    }
+
+    /// Addresses and sizes of a device slot in every plane, layer after layer.
+    pub fn places(&mut self, slot: u32) -> Vec<(*mut u8, usize)> {
+        let size = self.shape.page * self.shape.heads * self.shape.head;
+        self.device.iter_mut().map(|plane| (plane[slot as usize * size..].as_mut_ptr(), size)).collect()
     }
 
     pub fn forget_device(&mut self) {

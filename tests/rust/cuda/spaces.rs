@@ -19,6 +19,7 @@ fn by_gpu((run, staging): (u64, u64)) -> impl Fn(&Plan, &Arc<HostMemory>, u32) -
         let pin = |HostPool { layout, slab, .. }: &HostPool| Pinned {
             base: slab.address(0..layout.bytes()).unwrap(),
             pieces: vec![layout.bytes() as u64],
+            regions: layout.regions(),
         };
         let pools = memory.pools.iter().filter(|pool| pool.layout.bytes() > 0);
         let pinned: Vec<Pinned> = pools.map(pin).collect();

@@ -23,6 +23,19 @@ pub enum CudaError {
     /// No CPU memory for tables.
     #[error("no memory for the CUDA copies' tables")]
     Memory,
+    /// Host memory that can't be pinned.
+    #[error(
+        "host: {bytes} bytes can't be pinned for the GPU: CUDA says {name} ({code}); is locked memory limited \
+         (ulimit -l), or is the host tier too large?"
+    )]
+    Pinning {
+        /// Of the slab.
+        bytes: u64,
+        /// `cudaError_t`.
+        code: i32,
+        /// Its name.
+        name: String,
+    },
     /// Pinned memory has no single distance between the CPU's and the device's addresses.
     #[error("host: the device sees pinned memory at addresses that differ from piece to piece")]
     Alias,

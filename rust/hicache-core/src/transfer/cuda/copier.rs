@@ -11,6 +11,7 @@ use super::answer::{CudaError, CudaResult};
 use super::engine::{Engine, Settings, Stream};
 use super::ffi::Page;
 use super::parts::{Parts, set_of};
+use super::pin::{Pinned, pin};
 use crate::error::Error;
 use crate::ids::Slot;
 use crate::transfer::plan::Plan;
@@ -24,15 +25,6 @@ use std::time::Duration;
 
 /// Between two questions while something flies.
 const ASK_EVERY: Duration = Duration::from_micros(50);
-
-/// Host memory to pin: an address, and pieces one behind another, in bytes. None should end inside of a page.
-#[derive(Clone, Debug)]
-pub struct Pinned {
-    /// A multiple of 4096.
-    pub base: *mut u8,
-    /// All but the last are multiples of 4096.
-    pub pieces: Vec<u64>,
-}
 
 /// Copies with a GPU.
 pub struct CudaCopier {
@@ -79,7 +71,7 @@ impl CudaCopier {
         let mut engine = Engine::new(settings)?;
         for region in pinned {
             // SAFETY: the caller's promise; the engine is dropped before `_memory`.
-            unsafe { engine.register(region.base, &region.pieces) }?;
+            unsafe { pin(&mut engine, region) }?;
         }
         let parts = Parts::new(&engine, plan, pinned, settings.layers)?;
         let shared = Arc::new(Shared {

@@ -5,6 +5,7 @@
 //! | `ffi` | the C header |
 //! | `answer` | whether there is a GPU; errors as types |
 //! | `engine` | streams, events, staging of one device |
+//! | `pin` | host memory in pieces that the system accepts |
 //! | `parts` | what one job copies, in which order |
 //! | `copier` | jobs, layer by layer; who waits for what |
 //!
@@ -15,8 +16,10 @@ mod copier;
 mod engine;
 mod ffi;
 mod parts;
+mod pin;
 
 pub use answer::{CudaError, CudaResult, Machine, probe};
-pub use copier::{CudaCopier, Layers, Pinned};
+pub use copier::{CudaCopier, Layers};
 pub use engine::{Engine, LAYER_SETS, Route, Settings, Stream};
 pub use ffi::Page;
+pub use pin::Pinned;

@@ -5,9 +5,9 @@
 #![allow(unsafe_code, reason = "hands addresses to the engine")]
 
 use super::answer::{CudaError, CudaResult};
-use super::copier::Pinned;
 use super::engine::{Engine, LAYER_SETS, Route};
 use super::ffi::Page;
+use super::pin::Pinned;
 use crate::transfer::Direction;
 use crate::transfer::plan::{Part, Plan};
 use crate::transfer::strided::PlaneAt;
@@ -140,7 +140,7 @@ fn by_region(part: &Part, pinned: &[Pinned]) -> Vec<Part> {
     let region = |plane: &PlaneAt| {
         let inside = |region: &Pinned| {
             let start = region.base.addr() as u64;
-            plane.host.checked_sub(start).is_some_and(|at| at < region.pieces.iter().sum::<u64>())
+            plane.host.checked_sub(start).is_some_and(|at| at < region.bytes())
         };
         pinned.iter().position(inside)
     };
