@@ -11,7 +11,7 @@ use hicache_core::host::{Layout, LayoutKind, SlabOptions};
 use hicache_core::identity::Fingerprint;
 use hicache_core::ids::Slot;
 use hicache_core::page::{PageSize, Tokens};
-use hicache_core::pool::{Plane, PoolSpec};
+use hicache_core::pool::{Needs, Plane, PoolSpec, Rows, SlotsOf};
 use hicache_core::storage::file::FileStore;
 use hicache_core::storage::{Outcome, Store};
 use hicache_core::transfer::Direction;
@@ -71,6 +71,24 @@ fn the_example_has_128_bytes_a_page_and_24_become_32() {
     // K and V of a page of one layer, head group by head group.
     let grouped = Layout::new(LayoutKind::PageUnified, &SHAPES[6].spec("kv"), SHAPES[6].size(), 3).unwrap();
     assert_eq!(grouped.runs(1).count(), 3 * 2 * 5 * 2);
+}
+
+/// A row that belongs to a page is one row, however many tokens the page has.
+#[test]
+fn a_row_of_a_page_is_one_row() {
+    let (page, plane) = (PageSize::new(16).unwrap(), Plane { layer: 0, role: 0, bytes_per_token: 40 });
+    for (rows, of_page) in [(Rows::Token, 16), (Rows::Page, 1)] {
+        let spec =
+            PoolSpec::new("side", vec![plane]).unwrap().with(rows, SlotsOf::default(), Needs::default());
+        for kind in KINDS {
+            let layout = Layout::new(kind, &spec, page, 3).unwrap();
+            let axes = layout.axes(0);
+            assert_eq!(
+                (axes.rows, axes.page_bytes(), layout.page_bytes()),
+                (of_page, 40 * of_page, 40 * of_page)
+            );
+        }
+    }
 }
 
 /// What one rank of another tensor-parallel size, or one pipeline stage, needs of a page is one run.
