@@ -18,7 +18,7 @@ use crate::ids::{HitId, HostSlot, Slot, Tier};
 use crate::path::parts::Room;
 use crate::path::prefetch::BATCH_PAGES;
 use crate::storage::Outcome;
-use crate::tree::{Component, Found, Hold, Place};
+use crate::tree::{Ballot, Found, Hold, Place};
 use std::sync::Arc;
 
 /// What is read for one boundary.
@@ -147,27 +147,19 @@ impl HiCache {
         while stored(0, reach) {
             reach += 1;
         }
-        // Runs of unbroken windows; before the first page there is nothing to remember.
         let components = self.tree.components();
         let starts = (0..components.len()).map(|part| self.tree.needs_from(part, found.usable + 1));
-        let starts: Vec<u32> = starts.collect();
-        let mut runs: Vec<u32> = starts.iter().map(|&from| if from == 0 { u32::MAX } else { 0 }).collect();
-        let first = starts.iter().copied().fold(found.usable, u32::min);
+        let first = starts.fold(found.usable, u32::min);
+        let mut ballot = if first == 0 { Ballot::new(components) } else { Ballot::inside(components) };
         let mut ends = Vec::new();
         for page in first..reach {
-            let mut agree = page >= found.usable;
-            for (part, space) in (0..components.len()).zip(1u8..) {
-                if page < starts[part] {
-                    continue;
-                }
-                let there = stored(space, page) || self.has(part, found.place, page);
-                runs[part] = if there { runs[part].saturating_add(1) } else { 0 };
-                agree &= match components[part] {
-                    Component::Swa { window } => runs[part] >= window,
-                    Component::State => there,
-                };
-            }
-            if agree {
+            // In any tier: the two views are one here.
+            let there = |part: usize| {
+                let space = u8::try_from(part + 1).unwrap_or(u8::MAX);
+                [stored(space, page) || self.has(part, found.place, page); 2]
+            };
+            let [agreed, _] = ballot.page(there);
+            if agreed && page >= found.usable {
                 ends.push(page + 1);
             }
         }
@@ -230,9 +222,9 @@ impl HiCache {
 
     /// Keys under which a part of pages on the path to `end` is stored.
     pub(super) fn part_keys(&self, part: usize, end: Place, pages: &[u32]) -> Vec<Digest> {
-        let name = self.part_names()[part];
-        let digests = pages.iter().flat_map(|&page| self.tree.digests(end, page..page + 1));
-        digests.map(|digest| hash::of_part(&digest, name)).collect()
+        let (Some(&first), Some(&last)) = (pages.first(), pages.last()) else { return Vec::new() };
+        let (name, digests) = (self.part_names()[part], self.tree.digests(end, first..last + 1));
+        pages.iter().map(|&page| hash::of_part(&digests[(page - first) as usize], name)).collect()
     }
 
     /// A part's slots on the host, with its space.

@@ -149,7 +149,8 @@ impl HiCache {
         };
         let touched = ENDS.iter().zip(pages).flat_map(of_space).collect();
         let gate = buffer.open(Gate::Transfer(touched));
-        debug_assert!(gate.is_ok(), "a copy of slots that are in use: {gate:?}");
+        // Loud: without its gate, pages could move under a copy.
+        assert!(gate.is_ok(), "C5: a copy of slots that are not in use: {gate:?}");
         gate.ok()
     }
 
@@ -167,7 +168,8 @@ impl HiCache {
             for (&end, pages) in ENDS.iter().zip(&mut pages) {
                 for (device, _) in pages {
                     let frame = buffer.frame(end, *device);
-                    debug_assert!(frame.is_some(), "a copy of slots that are in use");
+                    // Loud: a slot's number taken for a frame would be another page's bytes.
+                    assert!(frame.is_some(), "C5: a copy of a slot that is not in use");
                     frame.into_iter().for_each(|frame| *device = Slot(frame.0));
                 }
             }

@@ -65,13 +65,19 @@ pub(crate) struct Ballot<'a> {
 }
 
 impl<'a> Ballot<'a> {
+    /// Before the first page of a path.
     pub fn new(components: &'a [Component]) -> Self {
-        // Before the first page there is nothing to remember: the window counts as whole.
+        // There is nothing to remember: the window counts as whole.
         let whole = |component: &Component| match component {
             Component::Swa { window } => [*window; 2],
             Component::State => [0; 2],
         };
         Self { components, runs: components.iter().map(whole).collect() }
+    }
+
+    /// Somewhere on a path, of whose pages before nothing is known.
+    pub fn inside(components: &'a [Component]) -> Self {
+        Self { components, runs: vec![[0; 2]; components.len()] }
     }
 
     /// One page further: what each component has of it, on the device and on the host.
