@@ -95,8 +95,37 @@ pub trait Store: Send + Sync {
     /// What it is and how it works, for people: one line.
     fn describe(&self) -> String;
 
+    /// All that it holds, for maintenance; may take long.
+    ///
+    /// # Errors
+    /// When this kind of store can't tell, or could not this time.
+    fn list(&self) -> Result<Vec<Held>> {
+        argument("storage", format!("{} can't list its pages", self.describe()))
+    }
+
+    /// Gives back room that it takes for nothing, as far as it knows any; the bytes that were given back.
+    ///
+    /// # Errors
+    /// When that failed; nothing is lost.
+    fn compact(&self) -> Result<u64> {
+        Ok(0)
+    }
+
     /// Ends it: lets go of files, threads and memory.
     fn close(&self);
+}
+
+/// A page that a store holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// Whose.
+    pub identity: Fingerprint,
+    /// Its digest.
+    pub digest: Digest,
+    /// Size of its payload.
+    pub bytes: u64,
+    /// Seconds since it was written.
+    pub age: u64,
 }
 
 /// The store that a URL names: `file:///directory`.
