@@ -20,6 +20,7 @@ LINES = 300
 NOUNS = ("tree", "host", "transfer", "storage", "unified")
 ALLOWED_EDGES = {("transfer", "host")}
 UNSAFE = (
+    "rust/hicache-core/src/soon.rs",  # a hint to the machine
     "rust/hicache-core/src/host/slab.rs",
     "rust/hicache-core/src/host/numa.rs",
     "rust/hicache-core/src/transfer/cpu/mod.rs",

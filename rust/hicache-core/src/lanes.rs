@@ -1,7 +1,9 @@
 //! Passes over runs of tokens, compiled for the vector units that the machine has.
 //!
 //! Knows integers of two widths; refuses to know what a page is. What looks at all tokens of a key is here,
-//! so that a call costs little more than reading the key. On error: nothing here fails.
+//! so that a call costs little more than reading the key. Loops are spelled out: what an iterator's adapter does is
+//! compiled for the oldest machine where the compiler doesn't inline it, which it decides anew with every change
+//! elsewhere. On error: nothing here fails.
 #![expect(clippy::inline_always, reason = "what isn't inlined is compiled for the oldest machine")]
 
 use crate::ids::Slot;
@@ -93,12 +95,20 @@ fn common_aligned<A: Against<B>, B: Copy>(tokens: &[A], stored: &[B]) -> usize {
 
 #[inline(always)]
 fn equal_runs<A: Against<B>, B: Copy, const N: usize>(tokens: &[A], stored: &[B]) -> usize {
-    let runs = tokens.as_chunks::<N>().0.iter().zip(stored.as_chunks::<N>().0);
-    let equal = runs.take_while(|&(a, b)| {
-        let differs = a.iter().zip(b).fold(A::Bits::default(), |d, (&p, &q)| d | p.differs(q));
-        differs == A::Bits::default()
-    });
-    equal.count()
+    let (tokens, stored) = (tokens.as_chunks::<N>().0, stored.as_chunks::<N>().0);
+    let mut at = 0;
+    while at < tokens.len() && at < stored.len() {
+        let (mut differs, mut lane) = (A::Bits::default(), 0);
+        while lane < N {
+            differs = differs | tokens[at][lane].differs(stored[at][lane]);
+            lane += 1;
+        }
+        if differs != A::Bits::default() {
+            break;
+        }
+        at += 1;
+    }
+    at
 }
 
 /// Whether numbers follow one another.
@@ -109,8 +119,12 @@ pub(crate) fn in_a_row(slots: &[Slot]) -> bool {
     let (strides, rest) = slots.as_chunks::<STRIDE>();
     let mut before = first;
     for stride in strides {
-        let ramp = |at: usize| before.wrapping_add(at as u32);
-        if (0..STRIDE).fold(0, |differs, at| differs | (stride[at].0 ^ ramp(at))) != 0 {
+        let (mut differs, mut lane) = (0, 0);
+        while lane < STRIDE {
+            differs |= stride[lane].0 ^ before.wrapping_add(lane as u32);
+            lane += 1;
+        }
+        if differs != 0 {
             return false;
         }
         before = before.wrapping_add(STRIDE as u32);
@@ -123,7 +137,11 @@ pub(crate) fn in_a_row(slots: &[Slot]) -> bool {
 #[multiversion(targets("x86_64+avx2"))]
 pub(crate) fn overlay<A: Word>(tokens: &[A]) -> u64 {
     // In their own width: twice as many at a time where that is narrow.
-    tokens.iter().fold(A::default(), |bits, &token| bits | token).word()
+    let mut bits = A::default();
+    for &token in tokens {
+        bits = bits | token;
+    }
+    bits.word()
 }
 
 /// Appends the lower halves; answers as [`overlay`] does, from the same pass.
@@ -162,23 +180,40 @@ impl Narrow for Slot {
 /// where one is 0 the other still counts. For digests that nobody tries to forge.
 #[multiversion(targets("x86_64+avx2"))]
 pub(crate) fn digest<T: Narrow>(numbers: &[T], seed: u64) -> u64 {
-    const STEP: u32 = 0x9E37_79B9;
+    const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
+    // Of a vector of four, each has keys of its own: multiples of an odd number.
+    const KEYS: [u64; 4] =
+        [0xD6E8_FEB8_6659_FD93, 0xADD1_FD70_CCB3_FB26, 0x84BA_FC29_330D_F8B9, 0x5BA3_FAE1_9967_F64C];
+    const OTHERS: [u64; 4] =
+        [0x6659_FD93_D6E8_FEB8, 0xCCB3_FB26_ADD1_FD70, 0x330D_F8B9_84BA_FC29, 0x9967_F64C_5BA3_FAE1];
     let (chunks, rest) = numbers.as_chunks::<16>();
-    let mut sums = [0_u64; 8];
-    let mut key = STEP;
+    let mut sums = KEYS;
+    let (mut keys, mut others) = (KEYS, OTHERS);
     for chunk in chunks {
-        for (lane, sum) in (0_u32..).zip(&mut sums) {
-            let (a, b) = (chunk[lane as usize].number(), chunk[lane as usize + 8].number());
-            let a = a.wrapping_add(key).wrapping_add(lane << 24);
-            let b = b ^ key.rotate_left(16) ^ (lane << 8);
-            let (a, b) = (u64::from(a), u64::from(b));
-            *sum = sum.wrapping_add(a * b).wrapping_add(a << 32).wrapping_add(b);
+        let (a, b) = chunk.split_at(8);
+        for lane in 0..4 {
+            let a = two(a, lane).wrapping_add(keys[lane]);
+            let b = two(b, lane) ^ others[lane];
+            let low = (a & LOW).wrapping_mul(b & LOW);
+            let high = (a >> 32).wrapping_mul(b >> 32);
+            let product = low.wrapping_add(high).wrapping_add(a.wrapping_sub(b));
+            // Not a plain sum, so that the compiler takes the lanes together, which lie side by side, not the chunks.
+            sums[lane] = (sums[lane] ^ KEYS[lane]).wrapping_add(product);
+            keys[lane] = keys[lane].wrapping_add(STEP);
+            others[lane] = others[lane].wrapping_add(STEP);
         }
-        key = key.wrapping_add(STEP);
     }
     rest.iter().fold(mix(&sums, seed ^ numbers.len() as u64), |hash, number| {
-        folded(hash ^ u64::from(number.number()), u64::from(STEP))
+        folded(hash ^ u64::from(number.number()), STEP)
     })
+}
+
+const LOW: u64 = u32::MAX as u64;
+
+/// Two numbers side by side.
+#[inline(always)]
+fn two<T: Narrow>(numbers: &[T], at: usize) -> u64 {
+    u64::from(numbers[2 * at].number()) | u64::from(numbers[2 * at + 1].number()) << 32
 }
 
 /// A hash of all the words. Pairs are multiplied independently of each other, each under its own key.
@@ -204,4 +239,43 @@ pub(crate) fn mix<A: Word>(tokens: &[A], seed: u64) -> u64 {
 fn folded(a: u64, b: u64) -> u64 {
     let product = u128::from(a) * u128::from(b);
     product as u64 ^ (product >> 64) as u64 ^ a ^ b.rotate_left(32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::digest;
+    use crate::ids::Slot;
+    use std::collections::HashSet;
+
+    /// Every number counts, wherever it stands and whatever stands beside it, zeros too; so do order, length and seed.
+    #[test]
+    fn digests_tell_numbers_apart() {
+        for length in [0, 1, 15, 16, 17, 32, 47, 656] {
+            for numbers in [vec![0; length], (1..).take(length).collect::<Vec<u32>>()] {
+                let before = digest(&numbers, 7);
+                let slots: Vec<Slot> = numbers.iter().copied().map(Slot).collect();
+                assert_eq!(digest(&slots, 7), before, "whatever they are called");
+                let mut seen = HashSet::from([before, digest(&numbers, 8)]);
+                seen.insert(digest(&[&numbers[..], &[0]].concat(), 7));
+                for at in 0..length {
+                    let mut other = numbers.clone();
+                    for bit in [1, 1 << 15, 1 << 30] {
+                        other[at] = numbers[at] ^ bit;
+                        seen.insert(digest(&other, 7));
+                    }
+                }
+                let mut swaps = 0;
+                for (at, to) in (0..length).flat_map(|at| [1, 2, 8, 16, 32].map(|by| (at, at + by))) {
+                    let mut other = numbers.clone();
+                    if to < length && numbers[at] != numbers[to] {
+                        other.swap(at, to);
+                        swaps += usize::from(seen.insert(digest(&other, 7)));
+                    }
+                }
+                let pairs = [1, 2, 8, 16, 32].map(|by| length.saturating_sub(by)).iter().sum();
+                assert_eq!(swaps, if numbers.first() == Some(&0) { 0 } else { pairs }, "{length}");
+                assert_eq!(seen.len(), 3 + 3 * length + swaps, "{length} numbers");
+            }
+        }
+    }
 }

@@ -16,6 +16,7 @@
 //! | names of pages: digests, namespaces; who may read them | `hash`, `identity` |
 //! | readers on other threads | `reader/` |
 //! | what looks at every token: comparisons, the chain's SHA-256 | `lanes`, `sha` |
+//! | what will be needed soon, so that the machine waits once | `soon` |
 //! | traces without bytes | `replay` |
 
 pub mod assemble;
@@ -47,6 +48,7 @@ pub mod replay;
 pub mod room;
 mod segments;
 mod sha;
+mod soon;
 pub mod stats;
 pub mod storage;
 pub mod transfer;

@@ -101,6 +101,11 @@ impl Tokens<'_> {
         argument("tokens", format!("tokens must not be negative: token {token} at position {at}"))
     }
 
+    /// All of them will be read.
+    pub(crate) fn soon(self) {
+        each_width!(self, s => crate::soon::all(s));
+    }
+
     /// Number of tokens.
     pub fn len(self) -> usize {
         each_width!(self, s => s.len())

@@ -3,6 +3,7 @@
 //! Knows nothing of its items. Counts, in debug builds and for tests, how many were looked at: what a call costs,
 //! without a clock. On error: an index that was never pushed is a bug and panics, as in a vector.
 
+use crate::soon;
 #[cfg(debug_assertions)]
 use std::cell::Cell;
 use std::ops::{Index, IndexMut};
@@ -54,6 +55,11 @@ impl<T> Segments<T> {
         let last = self.segments.len() - 1;
         self.segments[last].push(item);
         (before + self.segments[last].len() - 1) as u32
+    }
+
+    /// An item will be pushed.
+    pub fn will_grow(&self) {
+        self.segments.last().into_iter().for_each(|last| soon::growth(last, 1));
     }
 
     /// Makes an item under a number where there is none, and others around it: of what lies between segments

@@ -6,7 +6,9 @@ use crate::errors::OrRaise;
 use hicache_core::Error;
 use hicache_core::ids::Slot;
 use hicache_core::page::Tokens;
-use numpy::{PyArray1, PyArrayMethods as _, PyUntypedArrayMethods as _};
+use numpy::{
+    PyArray1, PyArrayDescrMethods as _, PyArrayMethods as _, PyUntypedArray, PyUntypedArrayMethods as _,
+};
 use pyo3::buffer::PyUntypedBuffer;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -26,11 +28,20 @@ impl<'py> TokenBuffer<'py> {
     pub fn get(value: &Bound<'py, PyAny>, argument: &'static str) -> PyResult<Self> {
         // Without the buffer protocol, which costs an array as much as the rest of a short call.
         if is_array(value) {
-            if let Ok(array) = value.cast::<PyArray1<i32>>() {
-                return readable(array, argument).map(|array| Self::ArrayI32(array.clone()));
-            }
-            if let Ok(array) = value.cast::<PyArray1<i64>>() {
-                return readable(array, argument).map(|array| Self::ArrayI64(array.clone()));
+            match integers(value) {
+                #[allow(unsafe_code)]
+                Some(4) => {
+                    // SAFETY: `integers` saw one dimension and signed integers of 4 bytes in the machine's order.
+                    let array = unsafe { value.cast_unchecked::<PyArray1<i32>>() };
+                    return readable(array, argument).map(|array| Self::ArrayI32(array.clone()));
+                }
+                #[allow(unsafe_code)]
+                Some(8) => {
+                    // SAFETY: the same, of 8 bytes.
+                    let array = unsafe { value.cast_unchecked::<PyArray1<i64>>() };
+                    return readable(array, argument).map(|array| Self::ArrayI64(array.clone()));
+                }
+                _ => {}
             }
         }
         if let Some(buffer) = buffer(value).filter(is_integers) {
@@ -76,6 +87,17 @@ fn is_array(value: &Bound<'_, PyAny>) -> bool {
         Ok(loaded.getattr("ndarray")?.unbind())
     });
     array.is_ok_and(|array| value.get_type().is(array))
+}
+
+/// Bytes of each of an array's signed integers, if it is a row of such in the machine's order. Looks at what it says of
+/// itself, which costs less than asking NumPy whether two dtypes are the same.
+fn integers(array: &Bound<'_, PyAny>) -> Option<usize> {
+    // SAFETY: `is_array` saw that it is one.
+    #[allow(unsafe_code)]
+    let array = unsafe { array.cast_unchecked::<PyUntypedArray>() };
+    let dtype = array.dtype();
+    let is_row = array.ndim() == 1 && dtype.kind() == b'i' && dtype.is_native_byteorder() == Some(true);
+    is_row.then(|| dtype.itemsize())
 }
 
 fn refuse<T>(py: Python<'_>, argument: &'static str, reason: String) -> PyResult<T> {

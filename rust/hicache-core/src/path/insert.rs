@@ -58,6 +58,9 @@ impl HiCache {
         let (words, whole) = (self.tree.page_size(), Key::new(tokens, self.config.bigrams)?);
         let pages = self.config.page_size.pages(whole.units());
         let place = self.tree.pinned(&self.hit(id)?.pin);
+        if self.tree.will_extend(place, pages, Tier::Device) {
+            tokens.soon();
+        }
         if !self.continues(place, tokens) {
             let reason = "must begin with the token that the last pair before them ends with";
             return argument("tokens", reason);

@@ -34,6 +34,18 @@ impl Extended {
 }
 
 impl Tree {
+    /// Whether `pages` pages will follow `at`, behind which there is nothing yet: what they will be written to is
+    /// wanted soon.
+    pub(crate) fn will_extend(&self, at: Place, pages: usize, tier: Tier) -> bool {
+        let node = &self.arena[at.node];
+        if node.strand == NIL || node.children > 0 || node.end != at.depth {
+            return false;
+        }
+        self.strands[node.strand].will_grow(pages, pages * self.page_size.tokens(), tier);
+        self.arena.will_grow();
+        true
+    }
+
     /// Makes `key`'s whole pages after `at` resident in a tier, one given slot per page.
     ///
     /// A page that lives there already keeps its slot, and the given one is a duplicate (unless it is the

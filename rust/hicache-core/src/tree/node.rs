@@ -12,6 +12,7 @@ use super::component::Part;
 use crate::hash::Namespace;
 use crate::ids::NodeId;
 use crate::segments::Segments;
+use crate::soon;
 
 /// No node.
 pub(super) const NIL: u32 = u32::MAX;
@@ -102,6 +103,14 @@ impl Arena {
             return index;
         }
         self.entries.push(Entry { generation: 0, node: Some(node) })
+    }
+
+    /// A node will be inserted.
+    pub fn will_grow(&self) {
+        match self.free.last() {
+            Some(&index) => soon::item(&self.entries[index]),
+            None => self.entries.will_grow(),
+        }
     }
 
     pub fn remove(&mut self, index: u32) -> Option<Node> {

@@ -17,6 +17,7 @@ use crate::hash::Digest;
 use crate::ids::{Slot, Tier};
 use crate::page::{OwnedTokens, PageSize, Tokens, make_room, shorten};
 use crate::segments::Segments;
+use crate::soon;
 
 /// Words from which on a strand isn't continued: growing may copy it. Few where assertions are on, so that
 /// tests meet the end of a strand all the time.
@@ -145,6 +146,15 @@ impl Strand {
     /// Continues it with more tokens, if that is to be.
     pub fn push(&mut self, tail: Tokens<'_>) -> bool {
         self.tokens.len() + tail.len() <= LONG && self.tokens.push(tail)
+    }
+
+    /// Tokens and slots will be appended.
+    pub fn will_grow(&self, pages: usize, tokens: usize, tier: Tier) {
+        if let OwnedTokens::Narrow(own) = &self.tokens {
+            soon::growth(own, tokens);
+        }
+        soon::growth(&self.slots[tier as usize], pages);
+        soon::growth(&self.edges, 1);
     }
 
     /// Whether what is kept beside the edges is as long as they are.

@@ -267,7 +267,7 @@ impl Tree {
     /// The child whose edge may begin with the key's page `page`, if the key has that page: an only child,
     /// else one by the page's hash. The comparison of the edge tells whether it is the one.
     fn likely_child(&self, parent: u32, key: Tokens<'_>, page: usize) -> Option<u32> {
-        if page >= self.page_size.pages(key.len()) {
+        if page >= self.page_size.pages(key.len()) || self.arena[parent].children == 0 {
             return None;
         }
         if let Some(only) = self.arena.only_child(parent) {
