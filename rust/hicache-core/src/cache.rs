@@ -191,7 +191,9 @@ impl HiCache {
 
     /// The end of a verb: commands are carried out, readers are told what changed.
     pub(crate) fn act(&mut self) {
-        self.executor.drain(&mut self.commands);
+        if !self.commands.is_empty() {
+            self.executor.drain(&mut self.commands);
+        }
         self.publish();
     }
 
