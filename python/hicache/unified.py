@@ -14,15 +14,18 @@ each forward an engine looks its slots up in `HiCache.frames`, and indexes the v
     cache = HiCache([kv, state], P, unified=buffer)
     planes = unified.views(buffer, [kv, state], P)      # "kv": K and V of layer 0, K and V of layer 1
     slots = cache.allocate(3)
-    frames = cache.frames()[slots.long()].long()
-    planes["kv"][0][frames] = 1.0                                               # (3, P, heads, size)
+    with cache.forward():                               # until it is through, verbs may be called
+        frames = cache.frames()[slots.long()].long()
+        planes["kv"][0][frames] = 1.0                                           # (3, P, heads, size)
+        more = cache.allocate(2)                        # None: no room before this forward is through
     print(tuple(planes["kv"][0].shape[1:]))                                     # (16, 8, 64)
-    cache.free(slots)
+    cache.free(torch.cat([slots, more]))
     cache.close()
 
-No forward may be under way while `allocate`, `allocate_part` or `load` run: they may move any page that no
-copy is using. Slots that are looked up once must be looked up again after each of these. Refused by name so
-far: a GPU, slots that the engine owns, and more or less than one part.
+`allocate`, `allocate_part` and `load` may move any page that no copy is using. So either none of them is
+called while a forward is under way, or the engine says when that begins and ends (`HiCache.forward`): what it
+may use then stays where it is found. Slots that are looked up once must be looked up again for each forward.
+Refused by name so far: a GPU, slots that the engine owns, and more or less than one part.
 
 On error: `ArgumentError` names what can't be in one buffer.
 """
