@@ -143,11 +143,13 @@ impl HiCache {
 
     /// A copy of these pages begins: it names their frames, which they keep until its gate closes. Where each space has
     /// memory of its own, slots are frames.
-    pub(crate) fn open_gate(&mut self, pages: &[&[(Slot, Slot)]]) -> Option<GateId> {
+    pub(crate) fn open_gate<'a>(
+        &mut self,
+        pages: impl Iterator<Item = &'a [(Slot, Slot)]>,
+    ) -> Option<GateId> {
         let buffer = self.unified.as_mut()?;
-        let of_space = |(&end, pages): (&End, &&[(Slot, Slot)])| {
-            pages.iter().map(|&(device, _)| (end, device)).collect::<Vec<_>>()
-        };
+        let of_space =
+            |(&end, pages): (&End, &'a [(Slot, Slot)])| pages.iter().map(move |&(device, _)| (end, device));
         let touched = ENDS.iter().zip(pages).flat_map(of_space).collect();
         let gate = buffer.open(Gate::Transfer(touched));
         // Loud: without its gate, pages could move under a copy.
