@@ -73,6 +73,29 @@ fn a_forward_that_nobody_was_told_of_reads_other_bytes() {
     }
 }
 
+/// Copies end for good while forwards are under way: none begins any more, those that have begun end, and all go on.
+#[test]
+fn a_fault_under_a_forward() {
+    for shape in unified_shapes() {
+        for seed in seeds(10) {
+            let mut squall = Squall::new(&shape, seed);
+            for round in 0..3 {
+                (0..60).for_each(|_| squall.step());
+                let forwards = [squall.begin(true), squall.begin(true)];
+                (0..20).for_each(|_| squall.step());
+                squall.rig.drip.end("gone");
+                assert_eq!(squall.rig.cache.begin_forward(), Err(Error::Device("gone".to_owned())));
+                forwards.into_iter().for_each(|forward| squall.through(forward));
+                squall.fault("gone");
+                let buffer = squall.rig.cache.unified().unwrap();
+                assert_eq!((buffer.gates(), squall.rig.cache.forwards()), (0, 0), "round {round}");
+            }
+            squall.end();
+            squall.rig.drained();
+        }
+    }
+}
+
 /// A state is as large as 4 pages of KV; a page is one token of 2 bytes.
 fn small(pages: u64) -> Config {
     let plane = |layer, bytes_per_token| Plane { layer, role: 0, bytes_per_token };
