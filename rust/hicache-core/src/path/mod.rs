@@ -8,13 +8,15 @@
 //! A verb checks its arguments before it changes anything, changes the tree, and appends commands.
 //!
 //! What windows and states add to a verb is beside it: `raise` to `load`, `give` to `insert`, `fetch` to `prefetch`,
-//! `graft` to `poll`, `parts` to `evict` and `allocate`; `shared` is for a unified buffer.
+//! `graft` to `poll`, `parts` to `evict` and `allocate`; `shared` is for a unified buffer, and `forward` for what the
+//! engine computes in it meanwhile.
 
 mod backup;
 mod detach;
 mod evict;
 mod fault;
 mod fetch;
+mod forward;
 mod give;
 mod graft;
 mod insert;
@@ -28,6 +30,7 @@ mod release;
 mod shared;
 mod view;
 
+pub(crate) use forward::Forwards;
 pub use insert::{GivenPart, Inserted};
 pub use load::Loaded;
 pub use view::HitView;
