@@ -3,12 +3,18 @@
 //! | file | what |
 //! |---|---|
 //! | `file` | one verified file a page |
+//! | `disk` | batches of transfers between memory and files, past the page cache |
+//! | `slab` | pages in slots of a few large files |
 //! | `workers` | threads that carry out batches; they own bytes, not meaning |
 //!
 //! [`Store`] is the specification. Knows keys and bytes; refuses to know the tree, slots and requests.
 //! On error: outcomes per key. No fault of a store reaches a request as an error or a hang.
 
+#[cfg(unix)]
+pub mod disk;
 pub mod file;
+#[cfg(unix)]
+pub mod slab;
 pub mod workers;
 
 pub use workers::{Page, Work, Workers};
