@@ -7,12 +7,14 @@ mod common;
 use common::Seeded;
 use common::hybrid::Model;
 use common::parts::KINDS;
+use common::plain::Plain;
 use common::rig::{Rig, Shape};
 use common::store::FaultStore;
 use hicache_core::hash::{Digest, Namespace, chain};
+use hicache_core::identity::Fingerprint;
 use hicache_core::ids::{Slot, Tier};
 use hicache_core::page::{PageSize, Tokens};
-use hicache_core::storage::{Outcome, Store};
+use hicache_core::storage::Outcome;
 use hicache_core::tree::{Hold, Place, Tree};
 use std::sync::Arc;
 
@@ -125,7 +127,7 @@ fn a_fresh_cache_finds_what_was_hashed_late() {
             for path in &paths {
                 for (at, key) in digests(&late.tree, &rig.namespace, path).into_iter().enumerate() {
                     let bytes = rig.stamp(path, at);
-                    assert_eq!(store.put(&[key], &[&bytes]), [Outcome::Hit]);
+                    assert_eq!(Plain(&*store, Fingerprint([0; 32])).put(&[key], &[&bytes]), [Outcome::Hit]);
                 }
             }
             for path in &paths {

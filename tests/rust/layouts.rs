@@ -4,6 +4,7 @@
 
 mod common;
 
+use common::plain::Plain;
 use common::side::{SHAPES, Shape, Side};
 use hicache_core::assemble::DevicePlane;
 use hicache_core::hash::{Digest, Namespace};
@@ -12,8 +13,8 @@ use hicache_core::identity::Fingerprint;
 use hicache_core::ids::Slot;
 use hicache_core::page::{PageSize, Tokens};
 use hicache_core::pool::{Needs, Plane, PoolSpec, Rows, SlotsOf};
+use hicache_core::storage::Outcome;
 use hicache_core::storage::file::FileStore;
-use hicache_core::storage::{Outcome, Store};
 use hicache_core::transfer::Direction;
 use hicache_core::transfer::GpuOptions;
 use hicache_core::transfer::cpu::CpuOptions;
@@ -130,7 +131,8 @@ fn pages_travel_through_every_tier() {
     for shape in SHAPES {
         for (from, to) in KINDS.into_iter().flat_map(|from| KINDS.map(|to| (from, to))) {
             let dir = tempfile::tempdir().unwrap();
-            let store = FileStore::open(dir.path(), Fingerprint([3; 32])).unwrap();
+            let store = FileStore::open(dir.path()).unwrap();
+            let store = Plain(&store, Fingerprint([3; 32]));
             let keys: [Digest; 3] = std::array::from_fn(|page| Digest([u8::try_from(page).unwrap(); 32]));
             let mut out = Side::new(shape, from, 3);
             (0..3).zip([5, 1, 3]).for_each(|(page, slot)| out.compute(slot, page));

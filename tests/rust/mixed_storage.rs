@@ -6,11 +6,13 @@ mod common;
 
 use common::mixed::{ALL, Mixed};
 use common::models::{STATE, Shape, WINDOW};
+use common::plain::Plain;
 use common::store::{Fault, FaultStore, Verb};
 use hicache_core::hash::{Digest, chain, of_part};
+use hicache_core::identity::Fingerprint;
 use hicache_core::ids::Tier;
 use hicache_core::page::{PageSize, Tokens};
-use hicache_core::storage::{Outcome, Store};
+use hicache_core::storage::Outcome;
 use std::sync::Arc;
 
 const BOTH: [(hicache_core::pool::Needs, u32, u32); 2] = [(WINDOW, 16, 32), (STATE, 8, 16)];
@@ -50,6 +52,31 @@ fn parts_have_keys_of_their_own() {
     let expected = "618fbcc8abd8f5d891077e99639706262e17a2db0fd3b91bc2a1a73ab817d323";
     assert_eq!(format!("{:?}", of_part(&page, "window")), expected);
     assert_ne!(of_part(&page, "state"), of_part(&page, "window"));
+}
+
+/// A store learns of every page which one it is worth nothing without: the page before, or of a part its own page.
+#[test]
+fn pages_are_stored_with_their_parents() {
+    let tokens = pages(0..8);
+    let store = filled(&[&tokens]);
+    assert_eq!(store.parent(&key(&tokens, 0, None)), None);
+    for page in 1..8 {
+        assert_eq!(
+            store.parent(&key(&tokens, page, None)),
+            Some(key(&tokens, page - 1, None)),
+            "page {page}"
+        );
+    }
+    for part in ["part0", "part1"] {
+        let own = (0..8).filter(|&page| store.page(&key(&tokens, page, Some(part))).is_some());
+        for page in own.collect::<Vec<_>>() {
+            assert_eq!(
+                store.parent(&key(&tokens, page, Some(part))),
+                Some(key(&tokens, page, None)),
+                "{part}"
+            );
+        }
+    }
 }
 
 /// Pages, the last window and the last state come back, and no other window or state.
@@ -114,7 +141,7 @@ fn boundaries_are_intersected() {
     let store = filled(&[&tokens]);
     // Without the last page, one window page before 6, and no state at 4: windows say 4, states say 6, pages say 7.
     let gone = [key(&tokens, 7, None), key(&tokens, 5, Some("part0")), key(&tokens, 3, Some("part1"))];
-    store.remove(&gone);
+    Plain(&*store, Fingerprint([0; 32])).remove(&gone);
     let mut rig = fresh(&store);
     let hit = rig.fetch(&tokens);
     assert_eq!((rig.view(hit).usable, rig.view(hit).stored), (2, 2));

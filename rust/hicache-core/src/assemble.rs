@@ -56,9 +56,10 @@ impl HiCache {
         }
         // Last, since it leaves a directory behind.
         if let Some(url) = storage {
-            let store: Arc<dyn Store> = storage::open(url, cache.config.identity)?;
+            let store: Arc<dyn Store> = storage::open(url)?;
             let workers = Workers::start(&store, cache.config.io_threads, cache.config.write_queue)?;
-            cache.executor.employ(workers);
+            let identity = cache.config.identity;
+            cache.executor.employ(workers, identity);
         }
         Ok(cache)
     }

@@ -58,6 +58,8 @@ pub enum Command {
         id: u64,
         /// In order of the path.
         keys: Vec<Digest>,
+        /// For each, the page without which it is worth nothing.
+        parents: Vec<Option<Digest>>,
         /// One per key.
         slots: Vec<HostSlot>,
     },

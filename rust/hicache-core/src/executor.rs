@@ -6,6 +6,7 @@
 use crate::command::Command;
 use crate::hash::Digest;
 use crate::host::{Layout, Slab};
+use crate::identity::Fingerprint;
 use crate::ids::{HostSlot, Slot};
 use crate::storage::workers::{Batch, Completion};
 use crate::storage::{Page, Work, Workers};
@@ -62,26 +63,40 @@ pub struct Executor {
     progress: [Arc<Progress>; 2],
     workers: Option<Workers>,
     memory: Arc<HostMemory>,
+    /// Whose pages go to storage.
+    identity: Fingerprint,
     /// Writes that found the queue full. Bounded by what the host has room for: each holds its slots.
     waiting: VecDeque<Batch>,
 }
 
 impl Executor {
-    /// Over one copier and, with storage, its workers.
-    pub fn new(copier: Box<dyn Copier>, workers: Option<Workers>, memory: HostMemory) -> Self {
-        let mut executor = Self { workers, ..Self::detached(memory) };
+    /// Over one copier and, with storage, its workers and the identity under which pages are stored.
+    pub fn new(copier: Box<dyn Copier>, storage: Option<(Workers, Fingerprint)>, memory: HostMemory) -> Self {
+        let mut executor = Self::detached(memory);
         executor.attach(copier);
+        if let Some((workers, identity)) = storage {
+            executor.employ(workers, identity);
+        }
         executor
     }
 
     /// Without a copier and workers: there is no device memory yet, and no storage.
     pub fn detached(memory: HostMemory) -> Self {
         let (memory, waiting) = (Arc::new(memory), VecDeque::new());
-        Self { copier: None, relocate: None, progress: Default::default(), workers: None, memory, waiting }
+        Self {
+            copier: None,
+            relocate: None,
+            progress: Default::default(),
+            workers: None,
+            memory,
+            identity: Fingerprint([0; 32]),
+            waiting,
+        }
     }
 
-    /// Storage work goes to these workers.
-    pub fn employ(&mut self, workers: Workers) {
+    /// Storage work goes to these workers, under an identity.
+    pub fn employ(&mut self, workers: Workers, identity: Fingerprint) {
+        self.identity = identity;
         self.workers = Some(workers);
     }
 
@@ -125,9 +140,9 @@ impl Executor {
                     let pages = slots.into_iter().map(|slot| self.memory.page(slot)).collect();
                     self.work(id, keys, Work::Get(pages), cancel);
                 }
-                Command::Store { id, keys, slots } => {
+                Command::Store { id, keys, parents, slots } => {
                     let pages = slots.into_iter().map(|slot| self.memory.page(slot)).collect();
-                    self.work(id, keys, Work::Put(pages), Arc::default());
+                    self.work(id, keys, Work::Put(pages, parents), Arc::default());
                 }
             }
         }
@@ -185,11 +200,11 @@ impl Executor {
 
     fn work(&mut self, id: u64, keys: Vec<Digest>, work: Work, cancel: Arc<AtomicBool>) {
         let memory: Arc<HostMemory> = Arc::clone(&self.memory);
-        let batch = Batch { id, keys, work, cancel, memory };
+        let batch = Batch { id, identity: self.identity, keys, work, cancel, memory };
         match &self.workers {
             // Writes go in their order: nobody overtakes those that wait.
             Some(workers) if self.waiting.is_empty() => self.waiting.extend(workers.submit(batch)),
-            Some(_) if matches!(batch.work, Work::Put(_)) => self.waiting.push_back(batch),
+            Some(_) if matches!(batch.work, Work::Put(..)) => self.waiting.push_back(batch),
             Some(workers) => drop(workers.submit(batch)),
             None => {}
         }

@@ -26,7 +26,16 @@ pub(crate) struct Copy {
     /// Of a backup: the host slots that it fills for each part.
     pub parts: Vec<Vec<Slot>>,
     /// Of a backup: what to store when it has landed.
-    pub store: Vec<(Digest, HostSlot)>,
+    pub store: Vec<ToStore>,
+}
+
+/// A page, or what a part has of it, that goes on to storage.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ToStore {
+    pub digest: Digest,
+    /// The page without which it is worth nothing.
+    pub parent: Option<Digest>,
+    pub slot: HostSlot,
 }
 
 /// A batch of storage work.

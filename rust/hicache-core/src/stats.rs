@@ -39,13 +39,15 @@ pub struct Stats {
     pub stored_pages: u64,
     /// Pages that the store failed to write, twice.
     pub store_failed_pages: u64,
+    /// Pages that the store's own rules didn't take: no room, too much written, or not asked for twice yet.
+    pub store_declined_pages: u64,
     /// Pages whose digest was computed; a page whose digest is known is never hashed again.
     pub hashed_pages: u64,
     /// Pages asked for by prefetches; with windows and states also theirs.
     pub prefetch_asked_pages: u64,
     /// Pages that prefetches put on the host.
     pub prefetched_pages: u64,
-    /// Pages whose bytes were not what was written.
+    /// Pages whose bytes were not what was written, or too few.
     pub corrupt_pages: u64,
     /// Pages that the store could not read.
     pub read_failed_pages: u64,

@@ -38,6 +38,7 @@ pub fn to_dict<'py>(py: Python<'py>, core: &HiCache) -> PyResult<Bound<'py, PyDi
         dropped_pages,
         stored_pages,
         store_failed_pages,
+        store_declined_pages,
         hashed_pages,
         prefetch_asked_pages,
         prefetched_pages,

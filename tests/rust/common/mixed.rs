@@ -71,7 +71,7 @@ impl Mixed {
         let drip = Drip::new(Arc::clone(&memory));
         let workers = store.map(|store| {
             let store: Arc<dyn Store> = Arc::<FaultStore>::clone(store);
-            Workers::start(&store, config.io_threads, config.write_queue).unwrap()
+            (Workers::start(&store, config.io_threads, config.write_queue).unwrap(), config.identity)
         });
         let storage = workers.is_some();
         let components = config.components();

@@ -14,6 +14,7 @@ pub mod models;
 pub mod naive;
 pub mod own;
 pub mod parts;
+pub mod plain;
 pub mod policies;
 pub mod pools;
 pub mod rig;

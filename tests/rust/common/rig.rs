@@ -90,7 +90,7 @@ impl Rig {
         let gate = Gate::new(Arc::clone(&memory));
         let workers = store.map(|store| {
             let store: Arc<dyn Store> = Arc::<FaultStore>::clone(store);
-            Workers::start(&store, shape.threads, shape.queue).unwrap()
+            (Workers::start(&store, shape.threads, shape.queue).unwrap(), config.identity)
         });
         let storage = workers.is_some();
         let executor = Executor::new(Box::new(gate.clone()), workers, host);

@@ -1,7 +1,9 @@
 //! A store in memory that fails as it is told to.
 
+use hicache_core::error::Result;
 use hicache_core::hash::Digest;
-use hicache_core::storage::{Outcome, Store};
+use hicache_core::identity::Fingerprint;
+use hicache_core::storage::{Keys, Outcome, PageMut, PageRef, Statistics, Store};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex};
@@ -47,6 +49,8 @@ pub struct FaultStore {
     passed: Condvar,
     /// How often each key was put.
     puts: Mutex<HashMap<Digest, usize>>,
+    /// The parent that each key was last put with.
+    parents: Mutex<HashMap<Digest, Option<Digest>>>,
     /// Whether pages that are put are taken and not kept.
     frozen: AtomicBool,
 }
@@ -71,6 +75,7 @@ impl Default for FaultStore {
             gate: Mutex::default(),
             passed: Condvar::new(),
             puts: Mutex::default(),
+            parents: Mutex::default(),
             frozen: AtomicBool::new(false),
         }
     }
@@ -150,6 +155,10 @@ impl FaultStore {
         self.pages.lock().unwrap().len()
     }
 
+    pub fn parent(&self, key: &Digest) -> Option<Digest> {
+        self.parents.lock().unwrap().get(key).copied().flatten()
+    }
+
     pub fn page(&self, key: &Digest) -> Option<Vec<u8>> {
         self.pages.lock().unwrap().get(key).cloned()
     }
@@ -181,9 +190,9 @@ impl FaultStore {
         answers
     }
 
-    fn read(&self, key: &Digest, page: &mut [u8]) -> Outcome {
+    fn read(&self, key: &Digest, page: &mut PageMut<'_>) -> Outcome {
         // Bytes of a page that isn't a hit are undefined: make them as bad as can be.
-        page.fill(0xEE);
+        spoil(page);
         if let Some(&outcome) = self.bad.lock().unwrap().get(key) {
             if outcome == Outcome::Corrupt {
                 self.pages.lock().unwrap().remove(key);
@@ -192,41 +201,66 @@ impl FaultStore {
         }
         let pages = self.pages.lock().unwrap();
         let Some(bytes) = pages.get(key) else { return Outcome::Absent };
-        page.copy_from_slice(bytes);
+        assert!(page.fill_from(bytes), "a page of another size");
         Outcome::Hit
     }
 }
 
+fn spoil(page: &mut PageMut<'_>) {
+    page.runs().iter_mut().for_each(|run| run.fill(0xEE));
+}
+
 impl Store for FaultStore {
-    fn exists(&self, keys: &[Digest]) -> Vec<Outcome> {
+    fn exists(&self, keys: Keys<'_>) -> Vec<Outcome> {
         self.call(Verb::Exists, keys.len(), || {
             let pages = self.pages.lock().unwrap();
             let has = |key| if pages.contains_key(key) { Outcome::Hit } else { Outcome::Absent };
-            keys.iter().map(has).collect()
+            keys.digests.iter().map(has).collect()
         })
     }
 
-    fn get(&self, keys: &[Digest], pages: &mut [&mut [u8]]) -> Vec<Outcome> {
-        pages.iter_mut().for_each(|page| page.fill(0xEE));
+    fn get(&self, keys: Keys<'_>, pages: &mut [PageMut<'_>]) -> Vec<Outcome> {
+        pages.iter_mut().for_each(spoil);
         self.call(Verb::Get, keys.len(), || {
-            keys.iter().zip(pages).map(|(key, page)| self.read(key, page)).collect()
+            keys.digests.iter().zip(pages).map(|(key, page)| self.read(key, page)).collect()
         })
     }
 
-    fn put(&self, keys: &[Digest], pages: &[&[u8]]) -> Vec<Outcome> {
+    fn put(&self, keys: Keys<'_>, parents: &[Option<Digest>], pages: &[PageRef<'_>]) -> Vec<Outcome> {
+        assert_eq!(parents.len(), keys.len(), "a parent, or none, for each");
         self.call(Verb::Put, keys.len(), || {
             let mut kept = self.pages.lock().unwrap();
-            for (key, page) in keys.iter().zip(pages) {
+            for (key, page) in keys.digests.iter().zip(pages) {
                 *self.puts.lock().unwrap().entry(*key).or_default() += 1;
                 if !self.frozen.load(Ordering::SeqCst) {
                     kept.entry(*key).or_insert_with(|| page.to_vec());
                 }
             }
+            for (key, parent) in keys.digests.iter().zip(parents) {
+                self.parents.lock().unwrap().insert(*key, *parent);
+            }
             vec![Outcome::Hit; keys.len()]
         })
     }
 
-    fn remove(&self, keys: &[Digest]) {
-        keys.iter().for_each(|key| drop(self.pages.lock().unwrap().remove(key)));
+    fn remove(&self, keys: Keys<'_>) -> Vec<Outcome> {
+        let mut pages = self.pages.lock().unwrap();
+        let remove = |key| if pages.remove(key).is_some() { Outcome::Hit } else { Outcome::Absent };
+        keys.digests.iter().map(remove).collect()
     }
+
+    fn clear(&self, _identity: &Fingerprint) -> Result<u64> {
+        let removed = self.pages.lock().unwrap().drain().count();
+        Ok(removed as u64)
+    }
+
+    fn statistics(&self) -> Statistics {
+        Statistics { pages: self.len() as u64, ..Statistics::default() }
+    }
+
+    fn describe(&self) -> String {
+        String::from("a store that fails as it is told to")
+    }
+
+    fn close(&self) {}
 }

@@ -4,11 +4,11 @@
 use crate::cache::HiCache;
 use crate::command::Command;
 use crate::error::{Error, Result};
-use crate::flights::{Batch, Copy, What};
-use crate::hash::Digest;
+use crate::flights::{Batch, Copy, ToStore, What};
 use crate::ids::{HitId, HostSlot, Slot, Tier};
 use crate::path::prefetch::BATCH_PAGES;
 use crate::tree::{Hold, Missing, PinId, Place};
+use std::ops::Range;
 
 impl HiCache {
     /// Copies what of a loaded hit is not on the host there, as far as there is room: pages, and the window and the
@@ -61,18 +61,13 @@ impl HiCache {
         let mut end = self.tree.ancestor(place, pages.end.min(place.depth));
         self.host.place(&slots);
         let mut copies = vec![sources.into_iter().zip(slots.iter().copied()).collect()];
-        let mut store = Vec::new();
-        if self.storage {
-            let full = slots.iter().copied().map(HostSlot::full);
-            store.extend(self.tree.digests(end, pages.clone()).into_iter().zip(full));
-        }
+        let mut store =
+            if self.storage { self.pages_to_store(end, pages.clone(), &slots) } else { Vec::new() };
         let mut beside = Vec::with_capacity(parts.len());
         for (part, (missing, slots)) in parts.into_iter().enumerate() {
             end = self.bring(part, Tier::Host, end, &missing, &slots);
             if self.storage {
-                store.extend(
-                    self.part_keys(part, end, &missing.pages).into_iter().zip(self.in_space(part, &slots)),
-                );
+                store.extend(self.part_to_store(part, end, &missing.pages, &slots));
             }
             self.parts[part].stats.backed_up += slots.len() as u64;
             copies.push(missing.slots.into_iter().zip(slots.iter().copied()).collect());
@@ -127,12 +122,35 @@ impl HiCache {
         room
     }
 
+    /// Pages on the path to `end`, as they are stored from these slots.
+    fn pages_to_store(&self, end: Place, pages: Range<u32>, slots: &[Slot]) -> Vec<ToStore> {
+        let before = pages.start.checked_sub(1).and_then(|_| {
+            let parent = self.tree.ancestor(end, pages.start);
+            self.tree.last_digest(parent)
+        });
+        let digests = self.tree.digests(end, pages);
+        let parents = std::iter::once(before).chain(digests.iter().copied().map(Some));
+        let to_store = |((&digest, parent), &slot)| ToStore { digest, parent, slot: HostSlot::full(slot) };
+        digests.iter().zip(parents).zip(slots).map(to_store).collect()
+    }
+
+    /// What a part has of pages on the path to `end`, likewise.
+    fn part_to_store(&self, part: usize, end: Place, pages: &[u32], slots: &[Slot]) -> Vec<ToStore> {
+        let (keys, slots) = (self.part_keys(part, end, pages), self.in_space(part, slots));
+        let to_store = |((digest, page), slot)| ToStore { digest, parent: Some(page), slot };
+        keys.into_iter().zip(self.page_digests(end, pages)).zip(slots).map(to_store).collect()
+    }
+
     /// A backup landed: its pages are written to storage, in batches that each hold all of them.
-    pub(crate) fn store_pages(&mut self, host: PinId, pages: &[(Digest, HostSlot)]) {
+    pub(crate) fn store_pages(&mut self, host: PinId, pages: &[ToStore]) {
         for batch in pages.chunks(BATCH_PAGES) {
             let id = self.flights.next_batch();
-            let (keys, slots) = batch.iter().copied().unzip();
-            self.commands.push(Command::Store { id, keys, slots });
+            self.commands.push(Command::Store {
+                id,
+                keys: batch.iter().map(|page| page.digest).collect(),
+                parents: batch.iter().map(|page| page.parent).collect(),
+                slots: batch.iter().map(|page| page.slot).collect(),
+            });
             let place = self.tree.pinned(&host);
             let what = What::Store { host: self.tree.pin(place, Hold::Host) };
             let deadline = self.now + self.config.store_deadline;

@@ -222,9 +222,15 @@ impl HiCache {
 
     /// Keys under which a part of pages on the path to `end` is stored.
     pub(super) fn part_keys(&self, part: usize, end: Place, pages: &[u32]) -> Vec<Digest> {
+        let name = self.part_names()[part];
+        self.page_digests(end, pages).iter().map(|page| hash::of_part(page, name)).collect()
+    }
+
+    /// Digests of pages on the path to `end`, in ascending order.
+    pub(super) fn page_digests(&self, end: Place, pages: &[u32]) -> Vec<Digest> {
         let (Some(&first), Some(&last)) = (pages.first(), pages.last()) else { return Vec::new() };
-        let (name, digests) = (self.part_names()[part], self.tree.digests(end, first..last + 1));
-        pages.iter().map(|&page| hash::of_part(&digests[(page - first) as usize], name)).collect()
+        let digests = self.tree.digests(end, first..last + 1);
+        pages.iter().map(|&page| digests[(page - first) as usize]).collect()
     }
 
     /// A part's slots on the host, with its space.

@@ -110,7 +110,9 @@ impl HiCache {
     fn stored(&mut self, host: PinId, outcomes: &[Outcome]) {
         let stored = outcomes.iter().filter(|&&outcome| outcome == Outcome::Hit).count();
         self.stats.stored_pages += stored as u64;
-        self.stats.store_failed_pages += (outcomes.len() - stored) as u64;
+        let declined = outcomes.iter().filter(|&&outcome| outcome == Outcome::Declined).count();
+        self.stats.store_declined_pages += declined as u64;
+        self.stats.store_failed_pages += (outcomes.len() - stored - declined) as u64;
         self.tree.unpin(host);
     }
 
@@ -167,8 +169,8 @@ impl HiCache {
 
     fn count_faults(&mut self, outcomes: &[Outcome]) {
         let count = |what| outcomes.iter().filter(|&&outcome| outcome == what).count() as u64;
-        self.stats.corrupt_pages += count(Outcome::Corrupt);
-        self.stats.read_failed_pages += count(Outcome::Failed);
+        self.stats.corrupt_pages += count(Outcome::Corrupt) + count(Outcome::Short);
+        self.stats.read_failed_pages += count(Outcome::Failed) + count(Outcome::TimedOut);
     }
 
     fn let_deadlines_pass(&mut self) {

@@ -11,17 +11,18 @@
 //! The checksum is XXH3-128 over key and payload. Unbounded: keep its size from outside.
 //! On error: opening names `storage` and what is wrong with the directory; later faults are outcomes.
 
-use super::{Outcome, Store};
+use super::{Keys, Outcome, PageMut, PageRef, Statistics, Store};
 use crate::error::{Result, argument};
 use crate::hash::Digest;
 use crate::identity::{FORMAT, Fingerprint};
+use std::cmp::Ordering as CmpOrdering;
 use std::collections::hash_map::RandomState;
 use std::fs::{self, File};
 use std::hash::BuildHasher as _;
-use std::io::{ErrorKind, IoSlice, Read as _, Write as _};
+use std::io::{ErrorKind, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use xxhash_rust::xxh3::Xxh3;
 
@@ -41,12 +42,12 @@ fn ours() -> String {
     format!("{}-{:016x}-", std::process::id(), *NONCE)
 }
 
-/// A directory of pages of one identity.
+/// A directory of pages, each identity's below a directory of its own.
 #[derive(Debug)]
 pub struct FileStore {
-    pages: PathBuf,
+    root: PathBuf,
     tmp: PathBuf,
-    identity: Fingerprint,
+    closed: AtomicBool,
 }
 
 impl FileStore {
@@ -54,18 +55,17 @@ impl FileStore {
     ///
     /// # Errors
     /// When `root` is a file, can't be made or can't be written to.
-    pub fn open(root: &Path, identity: Fingerprint) -> Result<Self> {
-        let pages = root.join(hex::encode(&identity.0[..16]));
+    pub fn open(root: &Path) -> Result<Self> {
         let tmp = root.join("tmp");
         if root.exists() && !root.is_dir() {
             return argument("storage", format!("{} is not a directory", root.display()));
         }
-        for dir in [&pages, &tmp] {
+        for dir in [root, &tmp] {
             if let Err(error) = fs::create_dir_all(dir) {
                 return argument("storage", format!("can't make {}: {error}", dir.display()));
             }
         }
-        let store = Self { pages, tmp, identity };
+        let store = Self { root: root.to_owned(), tmp, closed: AtomicBool::new(false) };
         let probe = store.temporary();
         if let Err(error) = File::create_new(&probe).and_then(|_| fs::remove_file(&probe)) {
             return argument("storage", format!("can't write to {}: {error}", store.tmp.display()));
@@ -74,9 +74,13 @@ impl FileStore {
         Ok(store)
     }
 
-    fn path(&self, key: &Digest) -> PathBuf {
+    fn directory(&self, identity: &Fingerprint) -> PathBuf {
+        self.root.join(hex::encode(&identity.0[..16]))
+    }
+
+    fn path(&self, identity: &Fingerprint, key: &Digest) -> PathBuf {
         let name = hex::encode(key.0);
-        self.pages.join(&name[..2]).join(&name[2..])
+        self.directory(identity).join(&name[..2]).join(&name[2..])
     }
 
     fn temporary(&self) -> PathBuf {
@@ -101,105 +105,137 @@ impl FileStore {
         }
     }
 
-    fn header(&self, key: &Digest, page: &[u8]) -> [u8; HEADER] {
-        let mut header = [0; HEADER];
-        header[..8].copy_from_slice(MAGIC);
-        header[8..12].copy_from_slice(&FORMAT.to_le_bytes());
-        header[12..16].copy_from_slice(&CODEC_NONE.to_le_bytes());
-        header[16..48].copy_from_slice(&self.identity.0);
-        header[48..80].copy_from_slice(&key.0);
-        header[80..88].copy_from_slice(&(page.len() as u64).to_le_bytes());
-        header[88..104].copy_from_slice(&checksum(key, page).to_le_bytes());
-        header
-    }
-
-    fn read(&self, key: &Digest, page: &mut [u8]) -> Outcome {
-        let path = self.path(key);
+    fn read(&self, identity: &Fingerprint, key: &Digest, page: &mut PageMut<'_>) -> Outcome {
+        let path = self.path(identity, key);
         let mut file = match File::open(&path) {
             Ok(file) => file,
             Err(error) if error.kind() == ErrorKind::NotFound => return Outcome::Absent,
             Err(_) => return Outcome::Failed,
         };
-        match self.verified(&mut file, key, page) {
-            Ok(true) => Outcome::Hit,
-            Ok(false) => {
-                let _ = fs::remove_file(&path);
-                Outcome::Corrupt
-            }
-            Err(_) => Outcome::Failed,
+        let outcome = verified(&mut file, identity, key, page).unwrap_or(Outcome::Failed);
+        if matches!(outcome, Outcome::Corrupt | Outcome::Short) {
+            let _ = fs::remove_file(&path);
         }
+        outcome
     }
 
-    /// Reads a page and compares all that is known of it; its length first, its bytes last.
-    fn verified(&self, file: &mut File, key: &Digest, page: &mut [u8]) -> std::io::Result<bool> {
-        if file.metadata()?.len() != (HEADER + page.len()) as u64 {
-            return Ok(false);
-        }
-        let mut header = [0; HEADER];
-        file.read_exact(&mut header)?;
-        file.read_exact(page)?;
-        Ok(header == self.header(key, page))
-    }
-
-    fn write(&self, key: &Digest, page: &[u8]) -> std::io::Result<()> {
-        let path = self.path(key);
+    fn write(&self, identity: &Fingerprint, key: &Digest, page: &PageRef<'_>) -> std::io::Result<()> {
+        let path = self.path(identity, key);
         if path.is_file() {
             return Ok(());
         }
         let tmp = self.temporary();
-        let header = self.header(key, page);
         let mut file = made(&self.tmp, || File::options().write(true).create_new(true).open(&tmp))?;
         // From here on the temporary file is ours to remove.
-        let written = write_whole(&mut file, &header, page)
+        let written = file
+            .write_all(&header(identity, key, page))
+            .and_then(|()| page.runs().iter().try_for_each(|run| file.write_all(run)))
             .and_then(|()| path.parent().map_or(Ok(()), |dir| made(dir, || fs::rename(&tmp, &path))));
         if written.is_err() {
             let _ = fs::remove_file(&tmp);
         }
         written
     }
+
+    fn each(&self, keys: Keys<'_>, mut act: impl FnMut(usize, &Digest) -> Outcome) -> Vec<Outcome> {
+        if self.closed.load(Ordering::Relaxed) {
+            return vec![Outcome::Failed; keys.len()];
+        }
+        keys.digests.iter().enumerate().map(|(at, key)| act(at, key)).collect()
+    }
 }
 
 impl Store for FileStore {
-    fn exists(&self, keys: &[Digest]) -> Vec<Outcome> {
-        let exists = |key| match self.path(key).try_exists() {
+    fn exists(&self, keys: Keys<'_>) -> Vec<Outcome> {
+        self.each(keys, |_, key| match self.path(keys.identity, key).try_exists() {
             Ok(true) => Outcome::Hit,
             Ok(false) => Outcome::Absent,
             Err(_) => Outcome::Failed,
-        };
-        keys.iter().map(exists).collect()
+        })
     }
 
-    fn get(&self, keys: &[Digest], pages: &mut [&mut [u8]]) -> Vec<Outcome> {
-        keys.iter().zip(pages).map(|(key, page)| self.read(key, page)).collect()
+    fn get(&self, keys: Keys<'_>, pages: &mut [PageMut<'_>]) -> Vec<Outcome> {
+        self.each(keys, |at, key| self.read(keys.identity, key, &mut pages[at]))
     }
 
-    fn put(&self, keys: &[Digest], pages: &[&[u8]]) -> Vec<Outcome> {
-        let put = |(key, page): (&Digest, &&[u8])| match self.write(key, page) {
+    fn put(&self, keys: Keys<'_>, _parents: &[Option<Digest>], pages: &[PageRef<'_>]) -> Vec<Outcome> {
+        self.each(keys, |at, key| match self.write(keys.identity, key, &pages[at]) {
             Ok(()) => Outcome::Hit,
             Err(_) => Outcome::Failed,
-        };
-        keys.iter().zip(pages).map(put).collect()
+        })
     }
 
-    fn remove(&self, keys: &[Digest]) {
-        for key in keys {
-            let _ = fs::remove_file(self.path(key));
+    fn remove(&self, keys: Keys<'_>) -> Vec<Outcome> {
+        self.each(keys, |_, key| match fs::remove_file(self.path(keys.identity, key)) {
+            Ok(()) => Outcome::Hit,
+            Err(error) if error.kind() == ErrorKind::NotFound => Outcome::Absent,
+            Err(_) => Outcome::Failed,
+        })
+    }
+
+    fn clear(&self, identity: &Fingerprint) -> Result<u64> {
+        let directory = self.directory(identity);
+        let folders = fs::read_dir(&directory).into_iter().flatten().flatten();
+        let files = folders.flat_map(|folder| fs::read_dir(folder.path()).into_iter().flatten().flatten());
+        let mut removed = 0;
+        for file in files {
+            if let Err(error) = fs::remove_file(file.path()) {
+                return argument("storage", format!("can't remove {}: {error}", file.path().display()));
+            }
+            removed += 1;
         }
+        Ok(removed)
+    }
+
+    fn statistics(&self) -> Statistics {
+        Statistics::default()
+    }
+
+    fn describe(&self) -> String {
+        format!("files below {}", self.root.display())
+    }
+
+    fn close(&self) {
+        self.closed.store(true, Ordering::Relaxed);
     }
 }
 
-fn checksum(key: &Digest, page: &[u8]) -> u128 {
+fn header(identity: &Fingerprint, key: &Digest, page: &PageRef<'_>) -> [u8; HEADER] {
+    let mut header = [0; HEADER];
+    header[..8].copy_from_slice(MAGIC);
+    header[8..12].copy_from_slice(&FORMAT.to_le_bytes());
+    header[12..16].copy_from_slice(&CODEC_NONE.to_le_bytes());
+    header[16..48].copy_from_slice(&identity.0);
+    header[48..80].copy_from_slice(&key.0);
+    header[80..88].copy_from_slice(&(page.bytes() as u64).to_le_bytes());
+    header[88..104].copy_from_slice(&checksum(key, page).to_le_bytes());
+    header
+}
+
+/// Reads a page and compares all that is known of it; its length first, its bytes last.
+fn verified(
+    file: &mut File,
+    identity: &Fingerprint,
+    key: &Digest,
+    page: &mut PageMut<'_>,
+) -> std::io::Result<Outcome> {
+    match file.metadata()?.len().cmp(&((HEADER + page.bytes()) as u64)) {
+        CmpOrdering::Less => return Ok(Outcome::Short),
+        CmpOrdering::Greater => return Ok(Outcome::Corrupt),
+        CmpOrdering::Equal => {}
+    }
+    let mut found = [0; HEADER];
+    file.read_exact(&mut found)?;
+    page.runs().iter_mut().try_for_each(|run| file.read_exact(run))?;
+    let same = found == header(identity, key, &page.view());
+    Ok(if same { Outcome::Hit } else { Outcome::Corrupt })
+}
+
+fn checksum(key: &Digest, page: &PageRef<'_>) -> u128 {
     let mut hasher = Xxh3::new();
     hasher.update(&key.0);
-    hasher.update(page);
+    page.runs().iter().for_each(|run| hasher.update(run));
     hasher.digest128()
-}
-
-fn write_whole(file: &mut File, header: &[u8], page: &[u8]) -> std::io::Result<()> {
-    // One call for both where the kernel takes all of it, as it does for files.
-    let sent = file.write_vectored(&[IoSlice::new(header), IoSlice::new(page)])?;
-    file.write_all(&header[sent.min(header.len())..])?;
-    file.write_all(&page[sent.saturating_sub(header.len())..])
 }
 
 /// Does something in a directory, which is made if it is not there: nobody made it yet, or it was removed

@@ -2,6 +2,8 @@
 //!
 //! | file | what |
 //! |---|---|
+//! | `outcome` | what became of one key |
+//! | `view` | the bytes of a page as a store sees them: runs of memory |
 //! | `file` | one verified file a page |
 //! | `disk` | batches of transfers between memory and files, past the page cache |
 //! | `slab` | pages in slots of a few large files |
@@ -13,10 +15,14 @@
 #[cfg(unix)]
 pub mod disk;
 pub mod file;
+pub mod outcome;
 #[cfg(unix)]
 pub mod slab;
+pub mod view;
 pub mod workers;
 
+pub use outcome::{Outcome, Statistics};
+pub use view::{PageMut, PageRef};
 pub use workers::{Page, Work, Workers};
 
 use crate::error::{Result, argument};
@@ -25,53 +31,117 @@ use crate::identity::Fingerprint;
 use std::path::Path;
 use std::sync::Arc;
 
-/// What became of one key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// Read and verified, written whole, or present.
-    Hit,
-    /// Not there.
-    Absent,
-    /// There, but not what was written: wrong length, identity, key or checksum. It was removed.
-    Corrupt,
-    /// The store could not do it.
-    Failed,
-    /// Given up before it was tried.
-    Cancelled,
+/// Names of pages: digests under an identity. The same digest under two identities names two pages.
+#[derive(Clone, Copy, Debug)]
+pub struct Keys<'a> {
+    /// Of the model whose pages these are.
+    pub identity: &'a Fingerprint,
+    /// One per page. A part of a page (a window's, a state's) has a digest of its own.
+    pub digests: &'a [Digest],
 }
 
-/// Any place for pages outside of memory.
+impl Keys<'_> {
+    /// How many.
+    pub const fn len(&self) -> usize {
+        self.digests.len()
+    }
+
+    /// Whether there is none.
+    pub const fn is_empty(&self) -> bool {
+        self.digests.is_empty()
+    }
+}
+
+/// Any place for pages outside of memory: this is the specification that every store is held to.
 ///
-/// What a store must do:
-/// - Answer every key of a batch, in its order; a failed batch answers `Failed` for each.
-/// - Publish only what is whole: after a crash at any moment a page is there with its bytes, or absent.
-/// - `get` answers `Hit` only with the very bytes that were put under this key and identity.
-/// - A key is written once: putting it again answers `Hit` and changes nothing.
-/// - Never panic, and never keep a reference to a page after returning.
-///
-/// Calls may come from several threads at once and may block; nobody but a worker waits for them.
+/// # What a store must do
+/// 1. **One answer a key.** Every key of a batch is answered, in its order, whatever happens to the others. A call
+///    that fails as a whole answers `Failed` for each. The six ways not to be a `Hit` are different ([`Outcome`]).
+/// 2. **Whole or absent.** Only what is whole is published: after a crash at any moment, and to any other reader
+///    while it is written, a page is there with its bytes, or absent.
+/// 3. **The very bytes.** `get` answers `Hit` only with the bytes that were put under this digest *and* this
+///    identity. What fails verification is `Short` or `Corrupt`, is taken out of the way, and a later `put` of the
+///    key mends it.
+/// 4. **Written once.** Putting a present key answers `Hit` and changes nothing.
+/// 5. **Acknowledged.** A `put` that answered `Hit` survives the death of the process, in stores that outlive it;
+///    a store's options may promise more. After a loss of power a page may be missing, never wrong.
+/// 6. **Removal wins** over every put that began before it: when both have returned, the page is absent.
+/// 7. **Bounded.** Room is made by giving up pages, of which a parent (see `put`) goes after its children; or the
+///    page is `Declined`. Nothing is ever written beyond what the store was given.
+/// 8. **Any thread, at once.** Calls come from several threads and may block; nobody but a worker waits for them.
+///    A call never panics, and never keeps a reference to a page after it has returned.
+/// 9. **Closed.** After `close`, which returns in bounded time, calls answer `Failed` and touch nothing.
 pub trait Store: Send + Sync {
     /// Which keys are there. No bytes are read, so that a later `get` may still answer otherwise.
-    fn exists(&self, keys: &[Digest]) -> Vec<Outcome>;
+    fn exists(&self, keys: Keys<'_>) -> Vec<Outcome>;
 
-    /// Reads pages. A page whose outcome isn't `Hit` has undefined bytes.
-    fn get(&self, keys: &[Digest], pages: &mut [&mut [u8]]) -> Vec<Outcome>;
+    /// Reads pages, each as long as its view. A page whose outcome isn't `Hit` has undefined bytes.
+    fn get(&self, keys: Keys<'_>, pages: &mut [PageMut<'_>]) -> Vec<Outcome>;
 
-    /// Writes pages.
-    fn put(&self, keys: &[Digest], pages: &[&[u8]]) -> Vec<Outcome>;
+    /// Writes pages. `parents`: for each the page without which it is worth nothing (the one before it in its
+    /// prompt; of a part, its page), or none.
+    fn put(&self, keys: Keys<'_>, parents: &[Option<Digest>], pages: &[PageRef<'_>]) -> Vec<Outcome>;
 
-    /// Removes keys; absent ones are no fault.
-    fn remove(&self, keys: &[Digest]);
+    /// Removes keys: `Hit` for what was there and is gone, `Absent` for what was not.
+    fn remove(&self, keys: Keys<'_>) -> Vec<Outcome>;
+
+    /// Removes all pages of an identity, and nothing else; how many there were.
+    ///
+    /// # Errors
+    /// When not all of them could be removed.
+    fn clear(&self, identity: &Fingerprint) -> Result<u64>;
+
+    /// What it did so far and what it holds now.
+    fn statistics(&self) -> Statistics;
+
+    /// Memory that pages will be read into and written from, before the first of them: a store may prepare it. It
+    /// stays mapped until `close`.
+    fn register(&self, _memory: &[(*mut u8, usize)]) {}
+
+    /// What it is and how it works, for people: one line.
+    fn describe(&self) -> String;
+
+    /// All that it holds, for maintenance; may take long.
+    ///
+    /// # Errors
+    /// When this kind of store can't tell, or could not this time.
+    fn list(&self) -> Result<Vec<Held>> {
+        argument("storage", format!("{} can't list its pages", self.describe()))
+    }
+
+    /// Gives back room that it takes for nothing, as far as it knows any; the bytes that were given back.
+    ///
+    /// # Errors
+    /// When that failed; nothing is lost.
+    fn compact(&self) -> Result<u64> {
+        Ok(0)
+    }
+
+    /// Ends it: lets go of files, threads and memory.
+    fn close(&self);
+}
+
+/// A page that a store holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// Whose.
+    pub identity: Fingerprint,
+    /// Its digest.
+    pub digest: Digest,
+    /// Size of its payload.
+    pub bytes: u64,
+    /// Seconds since it was written.
+    pub age: u64,
 }
 
 /// The store that a URL names: `file:///directory`.
 ///
 /// # Errors
 /// Names `storage` when there is no such kind of store, or its directory can't be used.
-pub fn open(url: &str, identity: Fingerprint) -> Result<Arc<dyn Store>> {
+pub fn open(url: &str) -> Result<Arc<dyn Store>> {
     match url.split_once("://") {
         Some(("file", path)) if Path::new(path).is_absolute() => {
-            Ok(Arc::new(file::FileStore::open(Path::new(path), identity)?))
+            Ok(Arc::new(file::FileStore::open(Path::new(path))?))
         }
         Some(("file", _)) => argument("storage", format!("{url}: need an absolute path: file:///directory")),
         _ => argument("storage", format!("unknown store {url:?}: use file:///directory")),

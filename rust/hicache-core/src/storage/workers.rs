@@ -9,9 +9,10 @@
 //! thread and the memory of its batch; [`Workers::close`] doesn't wait for it beyond its deadline.
 #![allow(unsafe_code, reason = "makes slices of pages whose slots the work owns")]
 
-use super::{Outcome, Store};
+use super::{Keys, Outcome, PageMut, PageRef, Store};
 use crate::error::{Result, argument};
 use crate::hash::Digest;
+use crate::identity::Fingerprint;
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded, select_biased, unbounded};
 use crossbeam_queue::SegQueue;
 use std::any::Any;
@@ -43,14 +44,16 @@ pub enum Work {
     Exists,
     /// Read into pages.
     Get(Vec<Page>),
-    /// Write from pages.
-    Put(Vec<Page>),
+    /// Write from pages; for each, the page without which it is worth nothing.
+    Put(Vec<Page>, Vec<Option<Digest>>),
 }
 
 /// A batch of work.
 pub struct Batch {
     /// Names the completion.
     pub id: u64,
+    /// Whose pages.
+    pub identity: Fingerprint,
     /// In order.
     pub keys: Vec<Digest>,
     /// What to do with them.
@@ -102,7 +105,7 @@ impl Workers {
 
     /// Takes a batch; gives a write back if the queue is full. After `close` batches are dropped.
     pub fn submit(&self, batch: Batch) -> Option<Batch> {
-        let queue = if matches!(batch.work, Work::Put(_)) { &self.writes } else { &self.reads };
+        let queue = if matches!(batch.work, Work::Put(..)) { &self.writes } else { &self.reads };
         match queue.as_ref()?.try_send(batch) {
             Err(TrySendError::Full(batch)) => Some(batch),
             Ok(()) | Err(TrySendError::Disconnected(_)) => None,
@@ -156,74 +159,41 @@ fn outcomes(store: &dyn Store, batch: &Batch) -> Vec<Outcome> {
     if batch.cancel.load(Ordering::Relaxed) {
         return vec![Outcome::Cancelled; batch.keys.len()];
     }
-    let mut outcomes = attempt(store, &batch.keys, &batch.work);
-    let Work::Put(pages) = &batch.work else { return outcomes };
-    let failed: Vec<usize> = (0..outcomes.len()).filter(|&at| outcomes[at] == Outcome::Failed).collect();
-    if !failed.is_empty() {
-        let keys: Vec<Digest> = failed.iter().map(|&at| batch.keys[at]).collect();
-        let again = Work::Put(failed.iter().map(|&at| Page(pages[at].0.clone())).collect());
-        let again = attempt(store, &keys, &again);
-        failed.into_iter().zip(again).for_each(|(at, outcome)| outcomes[at] = outcome);
+    let mut outcomes = attempt(store, &batch.identity, &batch.keys, &batch.work);
+    let Work::Put(pages, parents) = &batch.work else { return outcomes };
+    let again: Vec<usize> = (0..outcomes.len()).filter(|&at| outcomes[at].is_transient()).collect();
+    if !again.is_empty() {
+        let keys: Vec<Digest> = again.iter().map(|&at| batch.keys[at]).collect();
+        let pages = again.iter().map(|&at| Page(pages[at].0.clone())).collect();
+        let work = Work::Put(pages, again.iter().map(|&at| parents[at]).collect());
+        let answers = attempt(store, &batch.identity, &keys, &work);
+        again.into_iter().zip(answers).for_each(|(at, outcome)| outcomes[at] = outcome);
     }
     outcomes
 }
 
 /// One try.
-fn attempt(store: &dyn Store, keys: &[Digest], work: &Work) -> Vec<Outcome> {
+fn attempt(store: &dyn Store, identity: &Fingerprint, digests: &[Digest], work: &Work) -> Vec<Outcome> {
+    let keys = Keys { identity, digests };
     let run = AssertUnwindSafe(|| match work {
         Work::Exists => store.exists(keys),
-        Work::Get(pages) => get(store, keys, pages),
-        Work::Put(pages) => put(store, keys, pages),
+        Work::Get(pages) => {
+            // SAFETY: the batch owns these slots; they are distinct, hence disjoint.
+            let run = |&(at, length)| unsafe { std::slice::from_raw_parts_mut(at, length) };
+            let mut views: Vec<PageMut<'_>> =
+                pages.iter().map(|page| PageMut::new(page.0.iter().map(run).collect())).collect();
+            store.get(keys, &mut views)
+        }
+        Work::Put(pages, parents) => {
+            // SAFETY: the batch holds these slots; nobody writes to a host page that is being stored.
+            let run = |&(at, length): &(*mut u8, usize)| unsafe { std::slice::from_raw_parts(at, length) };
+            let view = |page: &Page| PageRef::new(page.0.iter().map(run).collect());
+            store.put(keys, parents, &pages.iter().map(view).collect::<Vec<_>>())
+        }
     });
     match catch_unwind(run) {
-        Ok(outcomes) if outcomes.len() == keys.len() => outcomes,
+        Ok(outcomes) if outcomes.len() == digests.len() => outcomes,
         // A panic, or an answer that misses keys: nothing of it can be believed.
-        _ => vec![Outcome::Failed; keys.len()],
+        _ => vec![Outcome::Failed; digests.len()],
     }
-}
-
-fn get(store: &dyn Store, keys: &[Digest], pages: &[Page]) -> Vec<Outcome> {
-    let mut staged: Vec<Vec<u8>> = Vec::new();
-    let mut views: Vec<&mut [u8]> = Vec::with_capacity(pages.len());
-    if pages.iter().all(|page| page.0.len() == 1) {
-        let view = |page: &Page| {
-            let (address, length) = page.0[0];
-            // SAFETY: the batch owns these slots; they are distinct, hence disjoint.
-            unsafe { std::slice::from_raw_parts_mut(address, length) }
-        };
-        views.extend(pages.iter().map(view));
-        return store.get(keys, &mut views);
-    }
-    staged.extend(pages.iter().map(|page| vec![0; page.bytes()]));
-    views.extend(staged.iter_mut().map(Vec::as_mut_slice));
-    let outcomes = store.get(keys, &mut views);
-    for (bytes, page) in staged.iter().zip(pages) {
-        let mut at = 0;
-        for &(address, length) in &page.0 {
-            // SAFETY: the batch owns the slot that the run belongs to.
-            unsafe { std::ptr::copy_nonoverlapping(bytes[at..at + length].as_ptr(), address, length) };
-            at += length;
-        }
-    }
-    outcomes
-}
-
-fn put(store: &dyn Store, keys: &[Digest], pages: &[Page]) -> Vec<Outcome> {
-    // SAFETY: the batch holds these slots; nobody writes to a host page that is being stored.
-    let view = |run: &(*mut u8, usize)| unsafe { std::slice::from_raw_parts(run.0.cast_const(), run.1) };
-    let gather = |page: &Page| {
-        let mut bytes = Vec::with_capacity(page.bytes());
-        page.0.iter().for_each(|run| bytes.extend_from_slice(view(run)));
-        bytes
-    };
-    let staged: Vec<Vec<u8>> = pages.iter().filter(|page| page.0.len() != 1).map(gather).collect();
-    let mut gathered = staged.iter();
-    let views: Vec<&[u8]> = pages
-        .iter()
-        .map(|page| match page.0.as_slice() {
-            [run] => view(run),
-            _ => gathered.next().map_or(&[][..], Vec::as_slice),
-        })
-        .collect();
-    store.put(keys, &views)
 }
