@@ -11,7 +11,11 @@ use std::sync::Arc;
 type Open = fn(Url, &Client) -> Result<Arc<dyn Store>>;
 
 /// The kinds of stores, by scheme.
-const KINDS: &[(&str, Open)] = &[("file", |url, client| Ok(Arc::new(FileStore::from_url(url, client)?)))];
+const KINDS: &[(&str, Open)] = &[
+    ("file", |url, client| Ok(Arc::new(FileStore::from_url(url, client)?))),
+    #[cfg(unix)]
+    ("slab", |url, client| Ok(Arc::new(super::slab::SlabStore::from_url(url, client)?))),
+];
 
 /// Schemes that [`open`] knows.
 pub fn schemes() -> impl Iterator<Item = &'static str> {
