@@ -6,16 +6,17 @@
 mod faults;
 #[path = "common/hostile.rs"]
 mod hostile;
+#[path = "disk/moves.rs"]
+mod moves;
 #[cfg(target_os = "linux")]
 #[path = "disk/refused.rs"]
 mod refused;
 
-use hicache_core::storage::disk::{DataFile, Direct, Disk, DiskOptions, Io, Op};
+use hicache_core::storage::disk::{DataFile, Direct, Disk, DiskOptions, Io};
+use moves::{Memory, fill, one, op_at, stamped, wrong};
 use std::io;
-use std::ops::Range;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
-use std::sync::Arc;
 
 /// Both, where the system allows io_uring: containers often don't.
 fn engines() -> Vec<Io> {
@@ -43,62 +44,6 @@ fn disks(dir: &Path) -> Vec<Disk> {
     let kinds =
         engines().into_iter().flat_map(|io| [Direct::Auto, Direct::No].map(|direct| options(io, direct)));
     kinds.map(|options| Disk::open(dir, options).unwrap()).collect()
-}
-
-fn stamped(seed: usize, bytes: usize) -> Vec<u8> {
-    (0..bytes).map(|at| (at.wrapping_mul(31) ^ (at >> 8) ^ seed.wrapping_mul(97)) as u8 | 1).collect()
-}
-
-/// Memory that begins so far behind a boundary of 4,096 bytes.
-struct Memory {
-    all: Vec<u8>,
-    start: usize,
-    bytes: usize,
-}
-
-impl Memory {
-    fn new(bytes: usize, skew: usize) -> Self {
-        let all = vec![0; bytes + skew + 4096];
-        let start = all.as_ptr().align_offset(4096) + skew;
-        Self { all, start, bytes }
-    }
-
-    fn slice(&mut self) -> &mut [u8] {
-        &mut self.all[self.start..self.start + self.bytes]
-    }
-}
-
-/// Moves one piece of memory, cut into runs of these sizes; the result.
-fn one(
-    disk: &Disk,
-    write: bool,
-    file: &Arc<DataFile>,
-    at: u64,
-    memory: &mut [u8],
-    cuts: &[usize],
-) -> io::Result<()> {
-    let (mut runs, mut rest) = (Vec::new(), memory);
-    for &cut in cuts {
-        let (run, more) = rest.split_at_mut(cut);
-        runs.push(run);
-        rest = more;
-    }
-    runs.push(rest);
-    let op = if write {
-        Op::write(7, Arc::clone(file), at, runs.into_iter().map(|run| &*run))
-    } else {
-        Op::read(7, Arc::clone(file), at, runs)
-    };
-    let (mut op, mut result) = (Some(op), None);
-    disk.run(
-        1,
-        || op.take(),
-        |op, done| {
-            assert_eq!(op.tag, 7);
-            assert!(result.replace(done).is_none(), "done twice");
-        },
-    );
-    result.expect("an operation that isn't done")
 }
 
 /// Writes of many shapes, then reads of other ones; what is between them stays.
@@ -136,14 +81,6 @@ fn bytes_of_every_shape_come_back() {
     }
 }
 
-impl Memory {
-    fn filled(bytes: usize, byte: u8) -> Self {
-        let mut memory = Self::new(bytes, 0);
-        memory.slice().fill(byte);
-        memory
-    }
-}
-
 /// Before and behind the slot nothing has changed; in it only zeros were added.
 fn check_around(file: &DataFile, bytes: usize, direct: bool) {
     let whole = bytes.next_multiple_of(4096);
@@ -156,50 +93,6 @@ fn check_around(file: &DataFile, bytes: usize, direct: bool) {
     let zeros = padding.iter().take_while(|&&byte| byte == 0).count();
     assert!(padding[zeros..].iter().all(|&byte| byte == 0xEE), "padding is zeros, then what was there");
     assert!(direct || zeros == 0, "nothing needs padding");
-}
-
-/// Slots of a file, each with its stamp; every operation is done once, whatever the depth.
-fn fill(disk: &Disk, file: &Arc<DataFile>, slots: Range<usize>, bytes: usize, depth: usize) -> Vec<usize> {
-    let pages: Vec<Vec<u8>> = slots.clone().map(|slot| stamped(slot, bytes)).collect();
-    let mut next = slots.clone().zip(&pages);
-    let mut done = Vec::new();
-    disk.run(
-        depth,
-        || next.next().map(|(slot, page)| op_at(slot, file, page)),
-        |op, result| {
-            result.unwrap();
-            assert!(op.slices().eq([pages[op.tag - slots.start].as_slice()]));
-            done.push(op.tag);
-        },
-    );
-    done.sort_unstable();
-    done
-}
-
-fn op_at<'m>(slot: usize, file: &Arc<DataFile>, page: &'m [u8]) -> Op<'m> {
-    Op::write(slot, Arc::clone(file), (slot * page.len().next_multiple_of(4096)) as u64, [page])
-}
-
-/// Reads slots and compares; the tags of those that are wrong or failed.
-fn wrong(disk: &Disk, file: &Arc<DataFile>, slots: Range<usize>, bytes: usize) -> Vec<usize> {
-    let mut pages: Vec<Vec<u8>> = slots.clone().map(|_| vec![0; bytes]).collect();
-    let mut next = slots.zip(&mut pages);
-    let mut wrong = Vec::new();
-    let place = bytes.next_multiple_of(4096);
-    disk.run(
-        8,
-        || {
-            next.next()
-                .map(|(slot, page)| Op::read(slot, Arc::clone(file), (slot * place) as u64, [&mut **page]))
-        },
-        |op, result| {
-            if result.is_err() || !op.slices().eq([stamped(op.tag, bytes).as_slice()]) {
-                wrong.push(op.tag);
-            }
-        },
-    );
-    wrong.sort_unstable();
-    wrong
 }
 
 #[test]
