@@ -90,7 +90,7 @@ impl Extents {
         let mut state = State::default();
         for (number, file, written) in found {
             let supply = Supply::of(&written, bytes);
-            state.extents.insert(number, Extent { file, slot: 0, supply, writing: false });
+            state.extents.insert(number, Extent { file, slot: 0, supply, writing: false, claimed: 0 });
         }
         let shared = Arc::new(Shared::new(disk, dir, options, state));
         Ok(Self { shared, thread: Mutex::new(None) })
@@ -263,9 +263,10 @@ impl Extents {
             fault: state.fault.clone(),
             ..ExtentStats::default()
         };
-        for (ready, unwritten) in state.extents.values().map(|extent| extent.supply.bytes()) {
+        for extent in state.extents.values() {
+            let (ready, unwritten) = extent.supply.bytes();
             figures.ready_bytes += ready;
-            figures.unwritten_bytes += unwritten;
+            figures.unwritten_bytes += unwritten + extent.claimed;
         }
         figures
     }

@@ -131,9 +131,10 @@ impl Shared {
         }
         let extent = state.extents.get_mut(&number).filter(|extent| Arc::ptr_eq(&extent.file, file))?;
         let unit = if extent.slot > 0 { extent.slot } else { STEP as u64 };
-        let range = extent.supply.claim(unit, STEP as u64);
+        let range = extent.supply.claim(unit, STEP as u64)?;
+        extent.claimed += range.end - range.start;
         state.file(number);
-        range
+        Some(range)
     }
 
     /// Gives back what was claimed.
@@ -142,11 +143,8 @@ impl Shared {
         if let Some(extent) = state.extents.get_mut(&number).filter(|extent| Arc::ptr_eq(&extent.file, file))
         {
             extent.writing = false;
-            let mut bytes = 0;
-            for range in ranges {
-                bytes += range.end - range.start;
-                extent.supply.give(range, written);
-            }
+            let bytes = std::mem::take(&mut extent.claimed);
+            ranges.into_iter().for_each(|range| extent.supply.give(range, written));
             state.prewritten += if written { bytes } else { 0 };
             state.file(number);
         }

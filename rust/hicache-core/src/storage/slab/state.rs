@@ -48,8 +48,10 @@ pub(super) struct Extent {
     /// Bytes of a slot; 0 without a class.
     pub(super) slot: u64,
     pub(super) supply: Supply,
-    /// Parts of it are with the thread.
+    /// The thread is at it.
     pub(super) writing: bool,
+    /// Bytes that are with the thread.
+    pub(super) claimed: u64,
 }
 
 impl State {
@@ -110,7 +112,7 @@ impl Shared {
         match made {
             Ok(file) => {
                 let supply = Supply::of(&[], self.options.bytes);
-                state.extents.insert(number, Extent { file, slot: 0, supply, writing: false });
+                state.extents.insert(number, Extent { file, slot: 0, supply, writing: false, claimed: 0 });
                 drop(state);
                 self.changed.notify_all();
                 Some(())

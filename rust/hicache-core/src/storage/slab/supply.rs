@@ -107,6 +107,7 @@ fn front(ranges: &mut VecDeque<Range<u64>>, slot: u64, most: u64) -> Option<Rang
 }
 
 #[cfg(test)]
+#[allow(clippy::single_range_in_vec_init, reason = "lists of one range")]
 mod tests {
     use super::*;
 
