@@ -32,11 +32,18 @@ pub struct Home {
 }
 
 impl Home {
-    /// Opens or makes a directory. `extent`: the size that is asked for, and the one that is made if none is.
+    /// Opens or makes a directory. `extent`: the size that is asked for, and the one that is made if none is. `check`
+    /// refuses a size of extents before anything is made.
     ///
     /// # Errors
     /// When it can't be used, somebody else has it open, or its extents have another size.
-    pub fn open(dir: &Path, extent: (Option<u64>, u64), media: &dyn Media) -> Result<Self> {
+    pub fn open(
+        dir: &Path,
+        extent: (Option<u64>, u64),
+        check: impl Fn(u64) -> Result<()>,
+        media: &dyn Media,
+    ) -> Result<Self> {
+        extent.0.map_or(Ok(()), &check)?;
         let about = |error| refused(dir, &error);
         fs::create_dir_all(dir).map_err(about)?;
         let owned = own(dir).map_err(about)?;
@@ -50,9 +57,11 @@ impl Home {
             );
             return argument("storage", reason);
         };
-        let (store, found) = match told(dir) {
+        let (told, wished) = (told(dir), extent.0.unwrap_or(extent.1));
+        check(told.map_or(wished, |(_, found)| found))?;
+        let (store, found) = match told {
             Some(told) => told,
-            None => made(dir, extent.0.unwrap_or(extent.1), media).map_err(about)?,
+            None => made(dir, wished, media).map_err(about)?,
         };
         if let Some(asked) = extent.0
             && asked != found

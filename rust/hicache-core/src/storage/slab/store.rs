@@ -78,7 +78,7 @@ impl Slab {
     pub fn open(options: Options, seams: &Seams) -> Result<Self> {
         let dir = options.root.join(&options.rank);
         let wished = (options.extent, options.usual_extent());
-        let home = Home::open(&dir, wished, &*seams.media)?;
+        let home = Home::open(&dir, wished, |extent| options.bounds(extent).map(|_| ()), &*seams.media)?;
         let bounds = options.bounds(home.extent)?;
         let lost = home.clear_damaged()?;
         let disk = Arc::new(match &seams.engine {
