@@ -6,7 +6,13 @@
 //! no order, each page compared with its checksum when it has come. fio does the same without checksums, at
 //! the same depth, its buffers in huge pages where the system keeps some (`vm.nr_hugepages`); rounds alternate.
 //! Prints medians in MB/s (10^6 bytes) and our share of fio's.
-#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a bench that fails is loud")]
+#![allow(
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a bench that fails is loud"
+)]
 #![allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, reason = "figures for people")]
 
 use hicache_core::storage::disk::{DataFile, Direct, Disk, DiskOptions, Io, Op};
@@ -196,7 +202,10 @@ impl Fio {
         let (memory, about) = if huge {
             ("shmhuge", "fio: buffers in huge pages")
         } else {
-            ("malloc", "fio: buffers in 4-KiB pages, which make it slower: set vm.nr_hugepages to twice the depth")
+            (
+                "malloc",
+                "fio: buffers in 4-KiB pages, which make it slower: set vm.nr_hugepages to twice the depth",
+            )
         };
         let common = [
             "--name=pass".into(),
