@@ -86,7 +86,11 @@ fn a_released_extent_keeps_what_was_written_for_another_class() {
     let extents = open(dir.path());
     let extent = extents.grow(1 << 20).unwrap();
     all(&extents, 1 << 20).iter().for_each(|place| extents.free(extent, place.slot, place.slot != 2));
-    extents.release(extent);
+    let place = extents.take(1 << 20).unwrap();
+    assert!(!extents.release(extent) && !extents.give_back(extent), "a slot of it is in use");
+    extents.free(extent, place.slot, place.written);
+    assert!(extents.release(extent));
+    assert!(!extents.release(extent), "it is spare already");
     assert!(extents.take(1 << 20).is_none());
     assert!(extents.place(extent, 0).is_none());
     assert_eq!(extents.stats().spare, 1);
@@ -104,12 +108,12 @@ fn an_extent_given_back_is_gone_but_for_those_who_read_it() {
     let place = extents.take(4 << 20).unwrap();
     extents.free(extent, 0, false);
     assert_eq!(names(dir.path()), BTreeSet::from(["data-00000".to_owned()]));
-    extents.give_back(extent);
+    assert!(extents.give_back(extent));
     assert!(names(dir.path()).is_empty());
     assert_eq!((extents.found(), extents.stats().extents), (vec![], 0));
     assert_eq!(place.file.file().metadata().unwrap().len(), 4 * MIB);
     assert_eq!(extents.grow(65536), Some(0), "its number is free again");
-    extents.give_back(7);
+    assert!(!extents.give_back(7));
 }
 
 #[test]
@@ -193,8 +197,7 @@ fn a_smaller_size_than_before_says_how_many_are_too_many() {
     drop(extents);
     let extents = Extents::open(disk(dir.path()), dir.path(), ExtentOptions { most: 1, ..OPTIONS }).unwrap();
     assert_eq!((extents.found(), extents.surplus()), (vec![0, 1, 2], 2));
-    extents.give_back(2);
-    extents.give_back(0);
+    assert!(extents.give_back(2) && extents.give_back(0));
     assert_eq!((extents.surplus(), names(dir.path()).len()), (0, 1));
     extents.adopt(1, 65536, []).unwrap();
     assert!(extents.grow(65536).is_none());

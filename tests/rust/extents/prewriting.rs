@@ -133,9 +133,9 @@ fn a_class_changes_while_zeros_are_written() {
         assert_eq!(place.offset % u64::from(slot), 0);
         extents.free(extent, place.slot, place.written);
         if round % 5 == 4 {
-            extents.give_back(extent);
+            assert!(extents.give_back(extent));
         } else {
-            extents.release(extent);
+            assert!(extents.release(extent));
         }
     }
     let slots = extents.grow(73728).map(|_| extents.slots(73728)).unwrap();

@@ -73,7 +73,8 @@ impl Needs {
         static PROBES: AtomicU64 = AtomicU64::new(0);
         let probe = PROBES.fetch_add(1, Ordering::Relaxed);
         let path = dir.join(format!("probe-{}-{probe}", std::process::id()));
-        let plain = File::options().write(true).create_new(true).open(&path)?;
+        // One may be left of a killed process that had our number.
+        let plain = File::create(&path)?;
         let direct = match wanted {
             Direct::No => Ok(BUFFERED),
             Direct::Auto | Direct::Yes => probed(&path),

@@ -109,6 +109,8 @@ impl UringLane<'_> {
         }
         match done {
             Ok(_) => {}
+            // A signal came while it waited.
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) if passing(&error) && self.put_off < PATIENCE => {
                 if wait > 0 {
                     self.put_off += u32::from(self.flying == 0);
@@ -199,10 +201,7 @@ fn length(bytes: usize) -> u32 {
 }
 
 fn passing(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock | io::ErrorKind::ResourceBusy
-    )
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::ResourceBusy)
 }
 
 fn copy(error: &io::Error) -> io::Error {

@@ -209,7 +209,7 @@ impl Extents {
                     return Some(number);
                 }
                 // The thread ends its step soon: it sees that somebody waits.
-                Some(_) => state = self.shared.wait(state),
+                Some(_) => state = self.shared.wait(state)?,
                 None => {
                     drop(state);
                     self.shared.make()?;
@@ -219,26 +219,30 @@ impl Extents {
         }
     }
 
-    /// Takes an extent, all of whose slots are free, from its class: it is spare.
-    pub fn release(&self, extent: u32) {
+    /// Takes an extent, all of whose slots are free, from its class: it is spare. False, and nothing is done, if
+    /// there is no such extent, or a slot of it is in use.
+    pub fn release(&self, extent: u32) -> bool {
         let mut state = self.shared.state();
-        let slots = state.extents.get(&extent).map_or(0, |found| found.slot);
-        if slots > 0 {
-            state.unfile(extent);
-        }
-        let Some(found) = state.extents.get_mut(&extent).filter(|found| found.slot > 0) else { return };
         let bytes = self.shared.options.bytes;
-        found.supply.give(bytes / found.slot * found.slot..bytes, false);
+        let Some(found) = state.extents.get_mut(&extent).filter(|found| found.slot > 0) else { return false };
+        let (ready, unwritten) = found.supply.bytes();
+        let whole = bytes / found.slot * found.slot;
+        if ready + unwritten + found.claimed != whole {
+            return false;
+        }
+        let slot = std::mem::take(&mut found.slot);
+        found.supply.give(whole..bytes, false);
         found.supply.order();
-        found.slot = 0;
+        state.unfile(slot, extent);
         drop(state);
         self.shared.changed.notify_all();
+        true
     }
 
-    /// As [`release`](Self::release); its file goes, once nobody reads it any more.
-    pub fn give_back(&self, extent: u32) {
+    /// As [`release`](Self::release), of a spare one too; its file goes, once nobody reads it any more.
+    pub fn give_back(&self, extent: u32) -> bool {
         self.release(extent);
-        self.shared.remove(extent);
+        self.shared.remove(extent)
     }
 
     /// How many extents there are too many: more than there may be, say after a smaller size was set.

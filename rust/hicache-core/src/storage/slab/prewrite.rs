@@ -44,8 +44,7 @@ pub(super) fn work(shared: &Shared) {
 fn turn(shared: &Shared, zeros: &[u8]) -> Option<Duration> {
     if shared.short() {
         let spare = shared.state().spare();
-        spare.into_iter().for_each(|number| shared.remove(number));
-        return Some(WATCH);
+        return spare.filter(|&number| shared.remove(number)).map_or(Some(WATCH), |_| None);
     }
     if shared.disk.busy() {
         return Some(PAUSE);

@@ -11,6 +11,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// How long a put waits for an extent that zeros are being written to.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// What its thread sees, too.
 pub(super) struct Shared {
@@ -68,8 +72,7 @@ impl State {
         }
     }
 
-    pub(super) fn unfile(&mut self, number: u32) {
-        let slot = self.extents.get(&number).map_or(0, |extent| extent.slot);
+    pub(super) fn unfile(&mut self, slot: u64, number: u32) {
         if let Some(class) = self.classes.get_mut(&slot) {
             class.ready.remove(&number);
             class.todo.remove(&number);
@@ -87,12 +90,13 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until the thread has ended its step, which it does at once.
-    pub(super) fn wait<'s>(&self, mut state: MutexGuard<'s, State>) -> MutexGuard<'s, State> {
+    /// Waits until the thread has ended its step, which it does at once; not for ever, should the disk hang.
+    pub(super) fn wait<'s>(&self, mut state: MutexGuard<'s, State>) -> Option<MutexGuard<'s, State>> {
         state.waiting += 1;
-        let mut state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        let (mut state, late) =
+            self.changed.wait_timeout(state, PATIENCE).unwrap_or_else(PoisonError::into_inner);
         state.waiting -= 1;
-        state
+        (!late.timed_out()).then_some(state)
     }
 
     /// Makes one more extent, if there may be one; without I/O while others wait.
@@ -124,11 +128,11 @@ impl Shared {
         }
     }
 
-    /// Removes a spare extent and its file.
-    pub(super) fn remove(&self, number: u32) {
+    /// Removes a spare extent and its file; whether there was one.
+    pub(super) fn remove(&self, number: u32) -> bool {
         let mut state = self.state();
         if state.extents.get(&number).is_none_or(|extent| extent.slot > 0) {
-            return;
+            return false;
         }
         state.extents.remove(&number);
         // Nobody makes one of this number before the file is gone.
@@ -140,6 +144,7 @@ impl Shared {
         if let Err(error) = removed {
             state.fault = Some(format!("extent {number} can't be removed: {error}"));
         }
+        true
     }
 
     pub(super) fn available(&self) -> io::Result<u64> {
