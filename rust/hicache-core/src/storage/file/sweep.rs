@@ -152,7 +152,7 @@ impl Sweeper {
             // It may have been written anew since.
             if fs::metadata(&path).is_ok_and(|data| is(&data)) && fs::remove_file(&path).is_ok() {
                 removed();
-                self.usage.gone(*name, data.len());
+                self.usage.swept_away(*name, data.len());
             }
         });
         true

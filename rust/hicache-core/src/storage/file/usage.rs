@@ -7,6 +7,7 @@
 //! On error: a page that can't be removed is tried again later; room that can't be had is declined.
 
 use super::options::{Limits, Step, Steps};
+use super::page::HEADER;
 use super::place::Name;
 use crate::storage::counters::Counters;
 use crate::storage::ledger::{Entry, Ledger};
@@ -144,6 +145,15 @@ impl Usage {
         let mut state = self.lock();
         state.forget(name);
         if !self.limits.bounded() {
+            state.counted = (state.counted.0.saturating_sub(1), state.counted.1.saturating_sub(bytes));
+        }
+    }
+
+    /// A sweep removed a page of so many bytes, which the first one doesn't count before.
+    pub(super) fn swept_away(&self, name: Name, bytes: u64) {
+        let mut state = self.lock();
+        state.forget(name);
+        if !self.limits.bounded() && state.swept && bytes > HEADER as u64 {
             state.counted = (state.counted.0.saturating_sub(1), state.counted.1.saturating_sub(bytes));
         }
     }
