@@ -5,6 +5,9 @@
 //! | `outcome` | what became of one key |
 //! | `view` | the bytes of a page as a store sees them: runs of memory |
 //! | `url`, `client`, `open` | a store by its URL: what it is told, by whom, and which kinds there are |
+//! | `identities` | whose pages a store holds, for people |
+//! | `ledger` | what a store holds, and which of it goes next |
+//! | `counters` | what a store did so far |
 //! | `file` | one verified file a page |
 //! | `disk` | batches of transfers between memory and files, past the page cache |
 //! | `slab` | pages in slots of a few large files |
@@ -14,9 +17,12 @@
 //! On error: outcomes per key. No fault of a store reaches a request as an error or a hang.
 
 pub mod client;
+pub mod counters;
 #[cfg(unix)]
 pub mod disk;
 pub mod file;
+pub mod identities;
+pub mod ledger;
 pub mod open;
 pub mod outcome;
 #[cfg(unix)]

@@ -59,6 +59,11 @@ pub(super) struct Extent {
 }
 
 impl State {
+    /// Whether there would be more than `most` but for files that are being made or removed.
+    pub(super) fn is_busy_with_files(&self, most: u32) -> bool {
+        !self.making.is_empty() && self.extents.len() + self.making.len() >= most as usize
+    }
+
     /// Notes what of an extent's is free.
     pub(super) fn file(&mut self, number: u32) {
         let Some(extent) = self.extents.get(&number).filter(|extent| extent.slot > 0) else { return };
@@ -123,6 +128,8 @@ impl Shared {
             }
             Err(error) => {
                 state.fault = Some(format!("no extent {number}: {error}"));
+                drop(state);
+                self.changed.notify_all();
                 None
             }
         }
@@ -144,6 +151,8 @@ impl Shared {
         if let Err(error) = removed {
             state.fault = Some(format!("extent {number} can't be removed: {error}"));
         }
+        drop(state);
+        self.changed.notify_all();
         true
     }
 
