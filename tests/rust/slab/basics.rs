@@ -109,7 +109,10 @@ fn batches_are_as_large_as_they_like() {
 #[test]
 fn a_second_user_is_refused_and_told_what_can_be_shared() {
     let mut rig = Rig::new(8);
-    let error = SlabStore::open(rig.options.clone(), &Seams::default()).err().unwrap().to_string();
+    let error = SlabStore::open(rig.options.clone(), &Client::alone(US), &Seams::default())
+        .err()
+        .unwrap()
+        .to_string();
     assert!(error.starts_with("storage: ") && error.contains("file:///directory"), "{error}");
     assert!(error.contains(&std::process::id().to_string()), "{error}");
     assert_eq!(rig.put(1), Hit);
@@ -126,7 +129,7 @@ fn closed_is_closed() {
     assert_eq!([rig.put(2), rig.get(1), rig.remove(1)], [Failed; 3]);
     assert!(rig.store().clear(&US).is_err() && rig.store().list().is_err());
     assert!(rig.store().describe().ends_with("closed"));
-    let again = SlabStore::open(rig.options.clone(), &Seams::default()).unwrap();
+    let again = SlabStore::open(rig.options.clone(), &Client::alone(US), &Seams::default()).unwrap();
     assert_eq!(get(&again, US, &[1], PAGE), [Hit]);
 }
 

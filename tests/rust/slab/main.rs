@@ -6,4 +6,11 @@
 mod hostile;
 
 mod basics;
+mod crash;
+mod damage;
+mod evict;
+mod faults;
+mod index;
 mod rig;
+mod rules;
+mod storm;

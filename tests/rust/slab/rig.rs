@@ -5,7 +5,7 @@ use hicache_core::identity::Fingerprint;
 use hicache_core::page::Tokens;
 use hicache_core::storage::slab::{Options, Seams, SlabStore};
 use hicache_core::storage::url::Share;
-use hicache_core::storage::{Keys, Outcome, PageMut, PageRef, Store};
+use hicache_core::storage::{Client, Keys, Outcome, PageMut, PageRef, Store};
 use std::path::Path;
 use tempfile::TempDir;
 
@@ -71,7 +71,7 @@ impl Rig {
         let dir = tempfile::tempdir().unwrap();
         let mut options = options(dir.path(), slots);
         change(&mut options);
-        let store = SlabStore::open(options.clone(), &seams).unwrap();
+        let store = SlabStore::open(options.clone(), &Client::alone(US), &seams).unwrap();
         Self { dir, options, seams, store: Some(store) }
     }
 
@@ -86,7 +86,7 @@ impl Rig {
     /// Closed and opened again.
     pub fn reopen(&mut self) {
         self.close();
-        self.store = Some(SlabStore::open(self.options.clone(), &self.seams).unwrap());
+        self.store = Some(SlabStore::open(self.options.clone(), &Client::alone(US), &self.seams).unwrap());
     }
 
     /// This rank's directory.

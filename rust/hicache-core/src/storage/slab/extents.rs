@@ -211,7 +211,9 @@ impl Extents {
                 // The thread ends its step soon: it sees that somebody waits.
                 Some(_) => state = self.shared.wait(state)?,
                 // The last one that may be is being made, or removed.
-                None if state.is_busy_with_files(self.shared.options.most) => state = self.shared.wait(state)?,
+                None if state.is_busy_with_files(self.shared.options.most) => {
+                    state = self.shared.wait(state)?
+                }
                 None => {
                     drop(state);
                     self.shared.make()?;

@@ -45,6 +45,7 @@ pub mod tail;
 pub use options::Options;
 pub use store::{Seams, Slab};
 
+use super::identities::{self, Unlike};
 use super::{Client, Held, Keys, Outcome, PageMut, PageRef, Statistics, Store, Url};
 use crate::error::{Result, argument};
 use crate::hash::Digest;
@@ -61,6 +62,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub struct SlabStore {
     slab: ArcSwapOption<Slab>,
     keeper: Mutex<Keeper>,
+    ours: Fingerprint,
+    unlike: Unlike,
     about: String,
 }
 
@@ -70,19 +73,23 @@ impl SlabStore {
     /// # Errors
     /// Names `storage`, and the option where it is one.
     pub fn from_url(url: Url, client: &Client) -> Result<Self> {
-        let options = Options::of(url, client)?;
-        Self::open(options, &Seams::default())
+        Self::open(Options::of(url, client)?, client, &Seams::default())
     }
 
     /// With options, over what is given.
     ///
     /// # Errors
     /// Names `storage` and what is wrong.
-    pub fn open(options: Options, seams: &Seams) -> Result<Self> {
+    pub fn open(options: Options, client: &Client, seams: &Seams) -> Result<Self> {
         let slab = Arc::new(Slab::open(options, seams)?);
+        let held: Vec<String> = slab.held().iter().map(identities::name).collect();
+        let dir = &slab.home.dir;
+        identities::keep(dir, client);
+        let has = |name: &str| held.iter().any(|held| held == name);
+        let unlike = Unlike::look(client, &identities::kept(dir), has);
         let keeper = Mutex::new(Keeper::start(&slab)?);
         let about = slab.describe();
-        Ok(Self { slab: ArcSwapOption::new(Some(slab)), keeper, about })
+        Ok(Self { slab: ArcSwapOption::new(Some(slab)), keeper, ours: client.identity, unlike, about })
     }
 
     /// The open store; `None` once it is closed.
@@ -91,7 +98,16 @@ impl SlabStore {
     }
 
     fn each(&self, keys: Keys<'_>, act: impl FnOnce(&Slab) -> Vec<Outcome>) -> Vec<Outcome> {
-        self.slab().map_or_else(|| vec![Outcome::Failed; keys.len()], |slab| act(&slab))
+        let Some(slab) = self.slab() else { return vec![Outcome::Failed; keys.len()] };
+        let outcomes = act(&slab);
+        // Explaining misses ends with the first page that is there.
+        if self.unlike.why().is_some() && *keys.identity == self.ours {
+            if outcomes.contains(&Outcome::Hit) {
+                self.unlike.found();
+            }
+            self.unlike.missed(outcomes.iter().filter(|outcome| **outcome == Outcome::Absent).count());
+        }
+        outcomes
     }
 }
 
@@ -109,7 +125,7 @@ impl Store for SlabStore {
     }
 
     fn remove(&self, keys: Keys<'_>) -> Vec<Outcome> {
-        self.each(keys, |slab| slab.remove(keys))
+        self.slab().map_or_else(|| vec![Outcome::Failed; keys.len()], |slab| slab.remove(keys))
     }
 
     fn clear(&self, identity: &Fingerprint) -> Result<u64> {
@@ -117,11 +133,13 @@ impl Store for SlabStore {
     }
 
     fn statistics(&self) -> Statistics {
-        self.slab().map_or_else(Statistics::default, |slab| slab.statistics())
+        let counts = self.slab().map_or_else(Statistics::default, |slab| slab.statistics());
+        Statistics { mismatched_pages: self.unlike.pages(), ..counts }
     }
 
     fn describe(&self) -> String {
-        self.slab().map_or_else(|| format!("{}; closed", self.about), |slab| slab.describe())
+        let Some(slab) = self.slab() else { return format!("{}; closed", self.about) };
+        self.unlike.why().map_or_else(|| slab.describe(), |why| format!("{}; {why}", slab.describe()))
     }
 
     fn list(&self) -> Result<Vec<Held>> {

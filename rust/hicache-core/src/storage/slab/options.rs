@@ -100,6 +100,7 @@ impl Options {
     }
 
     fn checked(self) -> Result<Self> {
+        self.disk.checked()?;
         match self.extent {
             Some(extent) if !extent.is_multiple_of(STEP.into()) => {
                 argument("storage", format!("extent={extent}: need a multiple of {STEP}"))

@@ -141,7 +141,11 @@ fn header(bytes: &[u8], store: u64, number: u64) -> Option<Header> {
 pub fn segments(dir: &Path) -> std::io::Result<Vec<u64>> {
     let mut numbers = Vec::new();
     for entry in fs::read_dir(dir)? {
-        let name = entry?.file_name();
+        let entry = entry?;
+        if !entry.file_type()?.is_file() {
+            continue;
+        }
+        let name = entry.file_name();
         let number = name.to_str().and_then(|name| name.strip_prefix("log-")).and_then(|n| n.parse().ok());
         // A name that we would spell otherwise is somebody else's.
         numbers.extend(number.filter(|&number| path(dir, number).file_name() == Some(&name)));

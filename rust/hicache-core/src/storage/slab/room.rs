@@ -83,8 +83,7 @@ impl Slab {
         if !self.empty(book, extent) {
             return false;
         }
-        self.extents.release(extent.into());
-        true
+        self.extents.release(extent.into())
     }
 
     /// Evicts all pages of an extent and whatever depends on them, and takes it from its class. False, and nothing
@@ -154,8 +153,7 @@ impl Slab {
         extents.sort_unstable();
         for (_, extent) in extents {
             if self.empty(book, extent) {
-                self.extents.give_back(extent.into());
-                return true;
+                return self.extents.give_back(extent.into());
             }
         }
         false

@@ -5,7 +5,7 @@
 //! On error: opening names `storage`; nothing stays open.
 
 use super::admit::Admission;
-use super::extents::{ExtentOptions, Extents};
+use super::extents::{ExtentOptions, ExtentStats, Extents};
 use super::home::Home;
 use super::index::{Index, State};
 use super::log::Log;
@@ -109,6 +109,16 @@ impl Slab {
         Ok(slab)
     }
 
+    /// What is where, for who looks from outside.
+    pub fn look<T>(&self, look: impl FnOnce(&Index) -> T) -> T {
+        look(&self.book().index)
+    }
+
+    /// Room in its data files.
+    pub fn space(&self) -> ExtentStats {
+        self.extents.stats()
+    }
+
     pub(super) fn book(&self) -> MutexGuard<'_, Book> {
         self.book.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -138,11 +148,14 @@ impl Slab {
         (0..=u16::MAX).take(most).find(|&number| self.log.identity(number).is_none())
     }
 
+    /// Identities that have pages.
+    pub(super) fn held(&self) -> Vec<Fingerprint> {
+        used(&self.book().index).into_iter().filter_map(|number| self.log.identity(number)).collect()
+    }
+
     /// Takes numbers from identities that have no page.
     fn retire(&self, book: &mut Book) {
-        let pages = (0..book.index.numbers()).map(|page| book.index.page(page));
-        let used: HashSet<u16> =
-            pages.filter(|page| page.state != State::Free).map(|page| page.written.identity).collect();
+        let used = used(&book.index);
         book.identities.retain(|_, number| used.contains(number));
         (0..=u16::MAX).filter(|number| !used.contains(number)).for_each(|number| self.log.retire(number));
     }
@@ -162,6 +175,12 @@ impl Slab {
             self.damaged
         )
     }
+}
+
+/// Numbers of identities that have pages, here or under way.
+fn used(index: &Index) -> HashSet<u16> {
+    let pages = (0..index.numbers()).map(|page| index.page(page));
+    pages.filter(|page| page.state != State::Free).map(|page| page.written.identity).collect()
 }
 
 fn extent_options(options: &Options, bounds: Bounds, dir: &std::path::Path) -> Result<ExtentOptions> {
