@@ -41,10 +41,11 @@ fn survivors(rig: &mut Rig) -> Vec<u32> {
     for number in 0..PAGES {
         assert_eq!(rig.put(number), Hit, "{number} can't be mended");
     }
+    let held = rig.here(0..PAGES);
     rig.reopen();
-    assert!(
-        get(rig.store(), US, &(0..PAGES).collect::<Vec<_>>(), PAGE).iter().all(|outcome| *outcome == Hit)
-    );
+    assert_eq!(rig.here(0..PAGES), held, "{}", rig.store().describe());
+    let outcomes = get(rig.store(), US, &(0..PAGES).collect::<Vec<_>>(), PAGE);
+    assert_eq!(outcomes, vec![Hit; PAGES as usize]);
     right
 }
 

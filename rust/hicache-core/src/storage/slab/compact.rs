@@ -23,7 +23,7 @@ impl Slab {
     /// Whether there is more log than it takes to say what is there.
     pub(super) fn should_compact(&self) -> bool {
         let here = self.book().index.holds().0;
-        self.log.bytes() > (here * RECORD as u64).max(self.bounds.segment)
+        self.log.bytes() > here * RECORD as u64 + 3 * self.bounds.segment
     }
 
     /// Writes a snapshot and removes what it replaces; how many bytes that gave back.
@@ -69,7 +69,7 @@ impl Slab {
         }
     }
 
-    fn remove_before(&self, number: u64) -> io::Result<u64> {
+    pub(super) fn remove_before(&self, number: u64) -> io::Result<u64> {
         let mut bytes = 0;
         for old in super::replay::segments(&self.home.dir)?.into_iter().filter(|&old| old < number) {
             let path = self.log.writer.path(old);

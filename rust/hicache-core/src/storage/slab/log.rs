@@ -51,7 +51,7 @@ struct State {
     identities: Vec<Option<Fingerprint>>,
     /// Away while somebody writes.
     tail: Option<Tail>,
-    /// Bytes of groups since the last snapshot.
+    /// Bytes of segments since the last snapshot.
     bytes: u64,
 }
 
@@ -175,7 +175,7 @@ impl Log {
         flushed
     }
 
-    /// Bytes of groups since the last snapshot.
+    /// Bytes of segments since the last snapshot.
     pub fn bytes(&self) -> u64 {
         self.state().bytes
     }

@@ -27,6 +27,8 @@ pub struct Replay {
     pub damaged: u64,
     /// Pages that were forgotten because what followed them is missing.
     pub forgotten: u64,
+    /// Segments before this one tell nothing any more.
+    pub first: u64,
     usable: Vec<bool>,
     fresh: Box<dyn Fn() -> Index>,
 }
@@ -37,8 +39,8 @@ impl Replay {
         let most = found.iter().max().map_or(0, |&most| most as usize + 1);
         let mut usable = vec![false; most];
         found.iter().for_each(|&extent| usable[extent as usize] = true);
-        let (damaged, forgotten) = (0, 0);
-        Self { index: fresh(), resume: Resume::default(), damaged, forgotten, usable, fresh: Box::new(fresh) }
+        let (damaged, forgotten, first) = (0, 0, 0);
+        Self { index: fresh(), resume: Resume::default(), damaged, forgotten, first, usable, fresh: Box::new(fresh) }
     }
 
     /// Reads all segments of a directory.
@@ -55,6 +57,7 @@ impl Replay {
             read.is_ok() && header(&head, store, number).is_some_and(|header| header.after.is_some())
         });
         let first = snapshot.copied().unwrap_or(0);
+        self.first = first;
         for number in numbers.into_iter().filter(|&number| number >= first) {
             self.segment(&fs::read(path(dir, number)).unwrap_or_default(), store, number);
         }
@@ -66,6 +69,7 @@ impl Replay {
     pub fn segment(&mut self, bytes: &[u8], store: u64, number: u64) {
         let Some(header) = header(bytes, store, number) else {
             self.damaged += 1;
+            self.resume.bytes += bytes.len() as u64;
             return;
         };
         if header.after.is_some() {
@@ -82,7 +86,7 @@ impl Replay {
             Some(after) => (self.resume.sequence, self.resume.bytes) = (after, 0),
             None => {
                 self.resume.sequence = self.resume.sequence.max(header.first + read.groups);
-                self.resume.bytes += read.bytes;
+                self.resume.bytes += bytes.len() as u64;
             }
         }
     }

@@ -109,8 +109,6 @@ pub struct Read {
     pub groups: u64,
     /// Records in them.
     pub records: u64,
-    /// Bytes of these groups.
-    pub bytes: u64,
     /// Whether something follows that is neither a group nor nothing.
     pub torn: bool,
 }
@@ -118,11 +116,10 @@ pub struct Read {
 /// Reads a segment's records in order, up to the first group that isn't whole.
 pub fn read(header: &Header, segment: &[u8], mut each: impl FnMut(&Record)) -> Read {
     let mut rest = segment.get(HEADER..).unwrap_or(&[]);
-    let mut found = Read { groups: 0, records: 0, bytes: 0, torn: false };
+    let mut found = Read { groups: 0, records: 0, torn: false };
     while let Some(records) = header.records(header.first.wrapping_add(found.groups), rest) {
         rest = &rest[GROUP + records.len()..];
         found.groups += 1;
-        found.bytes += (GROUP + records.len()) as u64;
         found.records += (records.len() / RECORD) as u64;
         let (records, _) = records.as_chunks::<RECORD>();
         records.iter().filter_map(Record::read).for_each(|record| each(&record));

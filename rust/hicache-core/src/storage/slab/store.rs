@@ -90,7 +90,7 @@ impl Slab {
         let fresh = move || Index::new(extent, secret);
         let replay = Replay::new(&extents.found(), fresh).directory(&dir, home.store)?;
         let damaged = told(&replay, lost);
-        let Replay { index, resume, .. } = replay;
+        let Replay { index, resume, first, .. } = replay;
         for (extent, slots) in index.ground.iter() {
             let used = (0..).zip(&slots.pages).filter(|(_, page)| **page != super::index::ground::NONE);
             extents.adopt(extent.into(), slots.class, used.map(|(slot, _)| slot))?;
@@ -105,6 +105,11 @@ impl Slab {
         let (clock, compacting) = (seams.clock, Mutex::new(()));
         let slab = Self { options, bounds, disk, extents, log, clock, book, compacting, damaged, home };
         slab.shrink();
+        // What a process left behind that was killed, or that never ran for long: nothing depends on it.
+        let _ = slab.remove_before(first);
+        if slab.should_compact() {
+            let _ = slab.compact();
+        }
         slab.extents.start()?;
         Ok(slab)
     }

@@ -50,7 +50,7 @@ pub struct Tail {
 }
 
 impl Writer {
-    /// Writes records; adds to `bytes` what their groups take.
+    /// Writes records; adds to `bytes` what new segments take.
     ///
     /// # Errors
     /// The system's.
@@ -65,6 +65,7 @@ impl Writer {
         while !rest.is_empty() {
             let Some((file, header, at)) = &mut tail.segment else {
                 self.begin(tail, identities)?;
+                *bytes += self.options.segment as u64;
                 continue;
             };
             let room = self.options.segment.saturating_sub(*at + GROUP) / RECORD;
@@ -77,7 +78,6 @@ impl Writer {
             let group = header.group(tail.sequence, now);
             self.media.write(file, &group, *at as u64)?;
             *at += group.len();
-            *bytes += group.len() as u64;
             tail.sequence += 1;
             rest = later;
         }
