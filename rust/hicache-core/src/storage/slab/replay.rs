@@ -40,7 +40,15 @@ impl Replay {
         let mut usable = vec![false; most];
         found.iter().for_each(|&extent| usable[extent as usize] = true);
         let (damaged, forgotten, first) = (0, 0, 0);
-        Self { index: fresh(), resume: Resume::default(), damaged, forgotten, first, usable, fresh: Box::new(fresh) }
+        Self {
+            index: fresh(),
+            resume: Resume::default(),
+            damaged,
+            forgotten,
+            first,
+            usable,
+            fresh: Box::new(fresh),
+        }
     }
 
     /// Reads all segments of a directory.
