@@ -99,8 +99,8 @@ fn run_and_kill(dir: &Path, said: &mut Said, seed: u64) {
         .spawn()
         .unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    let mut lives = seed;
-    let after = Duration::from_micros(random(&mut lives, 40_000));
+    let mut moment = seed;
+    let after = Duration::from_micros(random(&mut moment, 40_000));
     // From when it works on; every third from the start, while it opens the store.
     if !seed.is_multiple_of(3) {
         let first =

@@ -13,7 +13,7 @@ const PAGES: u32 = 60;
 
 /// A closed store whose log has several segments, all of which say something that still counts.
 fn several() -> Rig {
-    let mut rig = Rig::with(64, |_| {}, Default::default());
+    let mut rig = Rig::with(64, |_| {}, hicache_core::storage::slab::Seams::default());
     for round in 0..3 {
         let numbers: Vec<u32> = (round * 20..(round + 1) * 20).collect();
         assert!(rig.put_chain(&numbers).iter().all(|outcome| *outcome == Hit));

@@ -149,7 +149,7 @@ fn less_room_after_a_restart_keeps_what_was_used_last() {
             options.extent = Some(PAGE as u64);
             options.size = super::rig::LOG + 8 * (PAGE as u64 + 192);
         },
-        Default::default(),
+        hicache_core::storage::slab::Seams::default(),
     );
     for number in 0..8 {
         assert_eq!(rig.put(number), Hit);

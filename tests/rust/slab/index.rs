@@ -136,7 +136,7 @@ impl Twin {
         self.free.push(at);
     }
 
-    fn written(&self, identity: u16, number: u32, parent: Option<u32>, at: At) -> Written {
+    fn written(identity: u16, number: u32, parent: Option<u32>, at: At) -> Written {
         let parent = parent.map_or(0, |parent| hicache_core::storage::slab::index::page::name(&key(parent)));
         Written { at, identity, digest: key(number), bytes: 4096, time: 5, checksum: 0, parent }
     }
@@ -161,7 +161,7 @@ impl Twin {
             return self.touch(identity, number);
         }
         let Some(at) = self.slot() else { return };
-        let page = self.index.begin(self.written(identity, number, parent, at)).unwrap();
+        let page = self.index.begin(Self::written(identity, number, parent, at)).unwrap();
         let used = self.use_now();
         let checksum = used * 31;
         assert_eq!(self.index.finish(page, checksum, 5), Finished::Here);
@@ -171,7 +171,7 @@ impl Twin {
 
     fn race(&mut self, number: u32, removed: bool, fails: bool) {
         let Some(at) = self.slot() else { return };
-        let page = self.index.begin(self.written(0, number, None, at)).unwrap();
+        let page = self.index.begin(Self::written(0, number, None, at)).unwrap();
         self.use_now();
         if removed {
             self.index.cancel(&Self::name(0, number));

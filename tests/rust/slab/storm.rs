@@ -16,7 +16,7 @@ fn random(seed: &mut u64, below: u32) -> u32 {
 fn one_thread(rig: &Rig, me: u32, hits: &AtomicU64) {
     let mut seed = u64::from(me) + 1;
     for _ in 0..250 {
-        let shared: Vec<u32> = (0..1 + random(&mut seed, 8)).map(|_| random(&mut seed, 60)).collect();
+        let shared: Vec<u32> = (0..=random(&mut seed, 8)).map(|_| random(&mut seed, 60)).collect();
         let parents: Vec<Option<u32>> =
             shared.iter().map(|number| (*number > 5).then(|| number / 2)).collect();
         let own = 1000 + me * OWN + random(&mut seed, OWN);
@@ -81,11 +81,14 @@ fn four_threads() {
         let mut rig = Rig::with(
             64,
             |options| {
-                options.disk.io =
-                    if threads { hicache_core::storage::disk::Io::Threads } else { Default::default() };
+                options.disk.io = if threads {
+                    hicache_core::storage::disk::Io::Threads
+                } else {
+                    hicache_core::storage::disk::Io::default()
+                };
                 options.sync = threads;
             },
-            Default::default(),
+            hicache_core::storage::slab::Seams::default(),
         );
         let hits = AtomicU64::new(0);
         std::thread::scope(|scope| {

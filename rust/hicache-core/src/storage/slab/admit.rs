@@ -30,7 +30,7 @@ impl Admission {
         self.earn(now);
         let seen = self.seen(name);
         let allowed = self.rate.is_none() || self.left >= i128::from(bytes);
-        if !wanted && !(seen && allowed) {
+        if !(wanted || (seen && allowed)) {
             return false;
         }
         self.left -= i128::from(bytes);

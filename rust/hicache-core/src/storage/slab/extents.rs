@@ -197,7 +197,7 @@ impl Extents {
                 Some(_) => state = self.shared.wait(state)?,
                 // The last one that may be is being made, or removed.
                 None if state.is_busy_with_files(self.shared.options.most) => {
-                    state = self.shared.wait(state)?
+                    state = self.shared.wait(state)?;
                 }
                 None => {
                     drop(state);

@@ -90,12 +90,11 @@ impl Replay {
         let read = segment::read(&header, bytes, |record| self.apply(record));
         self.damaged += u64::from(read.torn);
         self.resume.number = number;
-        match header.after {
-            Some(after) => (self.resume.sequence, self.resume.bytes) = (after, 0),
-            None => {
-                self.resume.sequence = self.resume.sequence.max(header.first + read.groups);
-                self.resume.bytes += bytes.len() as u64;
-            }
+        if let Some(after) = header.after {
+            (self.resume.sequence, self.resume.bytes) = (after, 0);
+        } else {
+            self.resume.sequence = self.resume.sequence.max(header.first + read.groups);
+            self.resume.bytes += bytes.len() as u64;
         }
     }
 

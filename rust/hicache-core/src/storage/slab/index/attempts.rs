@@ -49,7 +49,7 @@ impl Index {
             return Finished::Twice(self.abandon(page));
         }
         self.landed(page);
-        self.enter(page, Written { checksum, time, ..written });
+        self.enter(page, Written { time, checksum, ..written });
         Finished::Here
     }
 
