@@ -8,19 +8,25 @@
 //! | `identities` | whose pages a store holds, for people |
 //! | `ledger` | what a store holds, and which of it goes next |
 //! | `counters` | what a store did so far |
+//! | `attempts` | writes under way, so that removals win |
 //! | `file` | one verified file a page |
+//! | `memory`, `sim`, `null` | pages in memory; keys that only take time; nothing, also for `shm` |
 //! | `workers` | threads that carry out batches; they own bytes, not meaning |
 //!
 //! [`Store`] is the specification. Knows keys and bytes; refuses to know the tree, slots and requests.
 //! On error: outcomes per key. No fault of a store reaches a request as an error or a hang.
 
+pub mod attempts;
 pub mod client;
 pub mod counters;
 pub mod file;
 pub mod identities;
 pub mod ledger;
+pub mod memory;
+pub mod null;
 pub mod open;
 pub mod outcome;
+pub mod sim;
 pub mod url;
 pub mod view;
 pub mod workers;
@@ -102,6 +108,11 @@ pub trait Store: Send + Sync {
     /// Memory that pages will be read into and written from, before the first of them: a store may prepare it. It
     /// stays mapped until `close`.
     fn register(&self, _memory: &[(*mut u8, usize)]) {}
+
+    /// Whether it is of use only where other processes can map the host's memory.
+    fn needs_shared_memory(&self) -> bool {
+        false
+    }
 
     /// What it is and how it works, for people: one line.
     fn describe(&self) -> String;
