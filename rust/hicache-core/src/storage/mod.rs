@@ -11,6 +11,7 @@
 //! | `attempts` | writes under way, so that removals win |
 //! | `file` | one verified file a page |
 //! | `memory`, `sim`, `null` | pages in memory; keys that only take time; nothing, also for `shm` |
+//! | `removals` | which writes of the workers a removal ended |
 //! | `workers` | threads that carry out batches; they own bytes, not meaning |
 //!
 //! [`Store`] is the specification. Knows keys and bytes; refuses to know the tree, slots and requests.
@@ -26,6 +27,7 @@ pub mod memory;
 pub mod null;
 pub mod open;
 pub mod outcome;
+mod removals;
 pub mod sim;
 pub mod url;
 pub mod view;
@@ -36,7 +38,7 @@ pub use open::open;
 pub use outcome::{Outcome, Statistics};
 pub use url::Url;
 pub use view::{PageMut, PageRef};
-pub use workers::{Page, Work, Workers};
+pub use workers::{Batch, Completion, Page, Work, Workers};
 
 use crate::error::{Result, argument};
 use crate::hash::Digest;
