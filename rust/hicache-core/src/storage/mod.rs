@@ -8,14 +8,18 @@
 //! | `identities` | whose pages a store holds, for people |
 //! | `ledger` | what a store holds, and which of it goes next |
 //! | `counters` | what a store did so far |
+//! | `attempts` | writes under way, so that removals win |
 //! | `file` | one verified file a page |
 //! | `disk` | batches of transfers between memory and files, past the page cache |
 //! | `slab` | pages in slots of a few large files |
+//! | `memory`, `sim`, `null` | pages in memory; keys that only take time; nothing, also for `shm` |
+//! | `removals` | which writes of the workers a removal ended |
 //! | `workers` | threads that carry out batches; they own bytes, not meaning |
 //!
 //! [`Store`] is the specification. Knows keys and bytes; refuses to know the tree, slots and requests.
 //! On error: outcomes per key. No fault of a store reaches a request as an error or a hang.
 
+pub mod attempts;
 pub mod client;
 pub mod counters;
 #[cfg(unix)]
@@ -23,8 +27,12 @@ pub mod disk;
 pub mod file;
 pub mod identities;
 pub mod ledger;
+pub mod memory;
+pub mod null;
 pub mod open;
 pub mod outcome;
+mod removals;
+pub mod sim;
 #[cfg(unix)]
 pub mod slab;
 pub mod url;
@@ -36,7 +44,7 @@ pub use open::open;
 pub use outcome::{Outcome, Statistics};
 pub use url::Url;
 pub use view::{PageMut, PageRef};
-pub use workers::{Page, Work, Workers};
+pub use workers::{Batch, Completion, Page, Work, Workers};
 
 use crate::error::{Result, argument};
 use crate::hash::Digest;
@@ -108,6 +116,11 @@ pub trait Store: Send + Sync {
     /// Memory that pages will be read into and written from, before the first of them: a store may prepare it. It
     /// stays mapped until `close`.
     fn register(&self, _memory: &[(*mut u8, usize)]) {}
+
+    /// Whether it is of use only where other processes can map the host's memory.
+    fn needs_shared_memory(&self) -> bool {
+        false
+    }
 
     /// What it is and how it works, for people: one line.
     fn describe(&self) -> String;
