@@ -46,7 +46,7 @@ impl HostMemory {
         let page = Page(runs.collect());
         debug_assert_eq!(
             page.bytes(),
-            of_space().map(|pool| pool.layout.page_bytes()).sum(),
+            of_space().map(|pool| pool.layout.page_bytes()).sum::<usize>(),
             "a slot's runs"
         );
         page
@@ -200,7 +200,10 @@ impl Executor {
 
     fn work(&mut self, id: u64, keys: Vec<Digest>, work: Work, cancel: Arc<AtomicBool>) {
         let memory: Arc<HostMemory> = Arc::clone(&self.memory);
-        let batch = Batch { id, identity: self.identity, keys, work, cancel, memory };
+        let mut batch = Batch::new(id, self.identity, keys, work, cancel, memory);
+        if let Some(workers) = &self.workers {
+            workers.enlist(&mut batch);
+        }
         match &self.workers {
             // Writes go in their order: nobody overtakes those that wait.
             Some(workers) if self.waiting.is_empty() => self.waiting.extend(workers.submit(batch)),
