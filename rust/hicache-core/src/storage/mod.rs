@@ -5,17 +5,27 @@
 //! | `outcome` | what became of one key |
 //! | `view` | the bytes of a page as a store sees them: runs of memory |
 //! | `file` | one verified file a page |
+//! | `relay`, `desk`, `call` | a store whose calls other threads answer: those of another language |
+//! | `verified`, `seal` | a store around one that isn't trusted with bytes |
 //! | `workers` | threads that carry out batches; they own bytes, not meaning |
 //!
 //! [`Store`] is the specification. Knows keys and bytes; refuses to know the tree, slots and requests.
 //! On error: outcomes per key. No fault of a store reaches a request as an error or a hang.
 
+pub mod call;
+pub mod desk;
 pub mod file;
 pub mod outcome;
+pub mod relay;
+pub mod seal;
+pub mod verified;
 pub mod view;
 pub mod workers;
 
+pub use desk::Desk;
 pub use outcome::{Outcome, Statistics};
+pub use relay::Relay;
+pub use verified::Verified;
 pub use view::{PageMut, PageRef};
 pub use workers::{Page, Work, Workers};
 
