@@ -8,7 +8,7 @@ use hicache_core::hash::{Digest, page_digest};
 use hicache_core::identity::Fingerprint;
 use hicache_core::page::Tokens;
 use hicache_core::storage::file::FileStore;
-use hicache_core::storage::{Outcome, Store, open};
+use hicache_core::storage::{Client, Outcome, Store, open};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -182,11 +182,12 @@ fn a_place_that_cannot_be_used_is_refused_by_name() {
         let error = FileStore::open(&path).unwrap_err().to_string();
         assert!(error.starts_with("storage:"), "{error}");
     }
-    for url in ["file://relative/path", "ftp:///x", "/no/scheme", ""] {
-        let Err(error) = open(url) else { panic!("{url} was opened") };
+    for url in ["file://relative/path", "ftp:///x", "no/scheme", "/bare?size=1GiB", ""] {
+        let Err(error) = open(url, &Client::alone(US)) else { panic!("{url} was opened") };
         assert!(error.to_string().starts_with("storage:"), "{error}");
     }
-    open(&format!("file://{}", dir.path().display())).unwrap();
+    open(&format!("file://{}", dir.path().display()), &Client::alone(US)).unwrap();
+    open(&dir.path().display().to_string(), &Client::alone(US)).unwrap();
 }
 
 /// Two stores on one directory, each used by two threads, writing the same and other pages at once.

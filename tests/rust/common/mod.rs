@@ -12,6 +12,7 @@ pub mod memory;
 pub mod mixed;
 pub mod models;
 pub mod naive;
+pub mod over;
 pub mod own;
 pub mod parts;
 pub mod plain;

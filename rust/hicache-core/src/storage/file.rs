@@ -11,7 +11,7 @@
 //! The checksum is XXH3-128 over key and payload. Unbounded: keep its size from outside.
 //! On error: opening names `storage` and what is wrong with the directory; later faults are outcomes.
 
-use super::{Keys, Outcome, PageMut, PageRef, Statistics, Store};
+use super::{Client, Keys, Outcome, PageMut, PageRef, Statistics, Store, Url};
 use crate::error::{Result, argument};
 use crate::hash::Digest;
 use crate::identity::{FORMAT, Fingerprint};
@@ -51,6 +51,15 @@ pub struct FileStore {
 }
 
 impl FileStore {
+    /// Of `file:///directory`.
+    ///
+    /// # Errors
+    /// As [`Self::open`], and for an option that it doesn't have.
+    pub fn from_url(url: Url, _client: &Client) -> Result<Self> {
+        url.finish(&[])?;
+        Self::open(&url.directory()?)
+    }
+
     /// Opens or makes the directory. Remains of writes that nobody finished are removed.
     ///
     /// # Errors

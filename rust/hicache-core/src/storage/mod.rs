@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `outcome` | what became of one key |
 //! | `view` | the bytes of a page as a store sees them: runs of memory |
+//! | `url`, `client`, `open` | a store by its URL: what it is told, by whom, and which kinds there are |
 //! | `file` | one verified file a page |
 //! | `relay`, `desk`, `call` | a store whose calls other threads answer: those of another language |
 //! | `verified`, `seal` | a store around one that isn't trusted with bytes |
@@ -13,18 +14,24 @@
 //! On error: outcomes per key. No fault of a store reaches a request as an error or a hang.
 
 pub mod call;
+pub mod client;
 pub mod desk;
 pub mod file;
+pub mod open;
 pub mod outcome;
 pub mod relay;
 pub mod seal;
+pub mod url;
 pub mod verified;
 pub mod view;
 pub mod workers;
 
+pub use client::Client;
 pub use desk::Desk;
+pub use open::open;
 pub use outcome::{Outcome, Statistics};
 pub use relay::Relay;
+pub use url::Url;
 pub use verified::Verified;
 pub use view::{PageMut, PageRef};
 pub use workers::{Page, Work, Workers};
@@ -32,8 +39,6 @@ pub use workers::{Page, Work, Workers};
 use crate::error::{Result, argument};
 use crate::hash::Digest;
 use crate::identity::Fingerprint;
-use std::path::Path;
-use std::sync::Arc;
 
 /// Names of pages: digests under an identity. The same digest under two identities names two pages.
 #[derive(Clone, Copy, Debug)]
@@ -136,18 +141,4 @@ pub struct Held {
     pub bytes: u64,
     /// Seconds since it was written.
     pub age: u64,
-}
-
-/// The store that a URL names: `file:///directory`.
-///
-/// # Errors
-/// Names `storage` when there is no such kind of store, or its directory can't be used.
-pub fn open(url: &str) -> Result<Arc<dyn Store>> {
-    match url.split_once("://") {
-        Some(("file", path)) if Path::new(path).is_absolute() => {
-            Ok(Arc::new(file::FileStore::open(Path::new(path))?))
-        }
-        Some(("file", _)) => argument("storage", format!("{url}: need an absolute path: file:///directory")),
-        _ => argument("storage", format!("unknown store {url:?}: use file:///directory")),
-    }
 }
