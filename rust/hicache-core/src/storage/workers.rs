@@ -79,6 +79,7 @@ pub struct Workers {
     writes: Option<Sender<Batch>>,
     done: Arc<SegQueue<Completion>>,
     threads: Vec<JoinHandle<()>>,
+    store: Arc<dyn Store>,
 }
 
 impl Workers {
@@ -100,7 +101,7 @@ impl Workers {
             thread.or_else(|error| argument("io_threads", format!("no thread to be had: {error}")))
         };
         let threads = (0..threads).map(start).collect::<Result<Vec<_>>>()?;
-        Ok(Self { reads: Some(reads), writes: Some(writes), done, threads })
+        Ok(Self { reads: Some(reads), writes: Some(writes), done, threads, store: Arc::clone(store) })
     }
 
     /// Takes a batch; gives a write back if the queue is full. After `close` batches are dropped.
@@ -117,7 +118,7 @@ impl Workers {
         self.done.pop()
     }
 
-    /// Ends the threads. Those still inside a store after `most` are left behind.
+    /// Ends the threads, then the store. Those still inside the store after `most` are left behind.
     pub fn close(&mut self, most: Duration) {
         (self.reads, self.writes) = (None, None);
         let deadline = Instant::now() + most;
@@ -129,6 +130,7 @@ impl Workers {
                 let _ = thread.join();
             }
         }
+        self.store.close();
     }
 }
 
