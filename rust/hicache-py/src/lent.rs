@@ -76,8 +76,8 @@ impl Loan {
         self.view.bind(py).clone()
     }
 
-    /// Takes it back; whether nobody has it any more.
-    pub fn end(&self, py: Python<'_>) -> bool {
+    /// Takes it back; whether nobody has it any more. `lists`: lists of ours that still refer to the view.
+    pub fn end(&self, py: Python<'_>, lists: isize) -> bool {
         let run = self.run.get();
         run.live.store(false, Ordering::Relaxed);
         // Refused while something made of the view (an array, a transfer under way) has it.
@@ -86,6 +86,6 @@ impl Loan {
         // torch takes the memory of a view and keeps no export, only a reference. Who only reads does no harm.
         // SAFETY: a living object of ours.
         let references = unsafe { ffi::Py_REFCNT(self.view.as_ptr()) };
-        !kept && (!run.writable || references == 1)
+        !kept && (!run.writable || references <= 1 + lists)
     }
 }

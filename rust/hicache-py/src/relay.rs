@@ -71,11 +71,11 @@ impl Desk {
         Ok(dict)
     }
 
-    #[pyo3(signature = (pages, bytes, capacity, evicted, expired))]
-    fn holds(&self, pages: u64, bytes: u64, capacity: Option<u64>, evicted: u64, expired: u64) {
+    #[pyo3(signature = (pages, size, capacity, evicted, expired))]
+    fn holds(&self, pages: u64, size: u64, capacity: Option<u64>, evicted: u64, expired: u64) {
         let (evicted_pages, expired_pages) = (evicted, expired);
         let holds =
-            Statistics { pages, bytes, capacity, evicted_pages, expired_pages, ..Statistics::default() };
+            Statistics { pages, bytes: size, capacity, evicted_pages, expired_pages, ..Statistics::default() };
         self.core.holds(holds);
     }
 }
@@ -110,8 +110,10 @@ impl Call {
 
     /// Ends it with a reply, once its memory has come back; false: it hasn't.
     fn over(&self, py: Python<'_>, reply: Reply) -> bool {
+        // While the store has the call, it has the list of its runs as well.
+        let lists = isize::from(!self.ended.load(Ordering::Relaxed));
         // All of them, not only up to the first that is kept.
-        let kept = self.loans.iter().flatten().filter(|loan| !loan.end(py)).count();
+        let kept = self.loans.iter().flatten().filter(|loan| !loan.end(py, lists)).count();
         if kept == 0 || !self.core.is_open() {
             self.core.answer(reply);
             if self.ended.load(Ordering::Relaxed) {
@@ -206,6 +208,8 @@ impl Call {
 
     /// Takes its memory back and ends it for who waits; false: somebody has the memory, and nobody else gets it.
     fn revoke(&self, py: Python<'_>) -> bool {
-        self.over(py, Reply::TimedOut)
+        let ended = self.ended.load(Ordering::Relaxed);
+        let kept = || Reply::Failed("it kept its pages' memory".to_owned());
+        self.over(py, if ended { kept() } else { Reply::TimedOut })
     }
 }

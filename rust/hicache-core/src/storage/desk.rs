@@ -133,6 +133,7 @@ impl Desk {
             self.counts.kept.fetch_add(1, Ordering::Relaxed);
         }
         self.inner().kept.push_back((call, Instant::now() + AGAIN));
+        self.watch.notify_one();
     }
 
     pub(super) fn is_late(&self, call: &Arc<Call>) {
