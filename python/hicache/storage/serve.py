@@ -13,6 +13,7 @@ import atexit
 import logging
 import os
 import threading
+import time
 import traceback
 from collections.abc import Callable, Iterable
 from itertools import islice
@@ -61,8 +62,9 @@ class Crew:
     def close(self, timeout: float) -> None:
         """Ends the threads, as far as the store gives them back within so many seconds."""
         self.desk.close()
+        deadline = time.monotonic() + timeout
         for thread in [*self._threads, self._watcher]:
-            thread.join(timeout)
+            thread.join(max(0.0, deadline - time.monotonic()))
 
     def _start(self) -> None:
         thread = threading.Thread(target=self._serve, name="hicache-store", daemon=True)
@@ -108,30 +110,27 @@ class Crew:
             new = {thread for thread, has in self._has.items() if has is call} - self._stuck
             self._stuck |= new
             start = bool(new) and len(self._stuck) <= SPARE and not self.desk.closed
-        if new:
+        if new and not self.desk.closed:
             self._say(call.verb, "late", f"{call.verb} did not answer in time")
         if start:
             self._start()
 
     def _carry_out(self, call: _hicache.Call) -> None:
         """Ends the call, whatever the store does."""
-        over: bool
         try:
-            end = _ask(call, self._store)
+            over = _ask(call, self._store)()
         except BaseException as error:  # also what would end this thread: it has no other work
             # Nothing may keep the frames, which have the pages.
-            why, nonsense = _told(error), isinstance(error, Nonsense)
-            why = str(error) if nonsense else why
+            nonsense = isinstance(error, (Nonsense, OverflowError))
+            told = _told(error)
+            why = str(error) if nonsense else told
             self._say(call.verb, type(error).__name__, why)
-            over = False
         else:
-            over, why, nonsense = end(), "", False
-            del end
             if over:
                 self._closed |= call.verb == "close"
                 self._after(call.verb)
-                return
-            self._say(call.verb, "kept", f"{call.verb} kept views of its pages")
+            else:
+                self._say(call.verb, "kept", f"{call.verb} kept views of its pages")
             return
         call.fail(why.splitlines()[-1] if why else "failed", nonsense)
 
@@ -198,8 +197,8 @@ def _outcomes(call: _hicache.Call, answers: Iterable[Any]) -> Callable[[], bool]
 
 def _held(item: Held) -> tuple[bytes, bytes, int, int]:
     identity, key, size, seconds = item
-    if len(identity) != 32 or len(key) != 32:
-        raise Nonsense("list: a name is 32 bytes")
+    if len(identity) != 32 or len(key) != 32 or size < 0 or seconds < 0:
+        raise Nonsense("list: a name is 32 bytes, and sizes and ages are not negative")
     return bytes(identity), bytes(key), int(size), int(seconds)
 
 
