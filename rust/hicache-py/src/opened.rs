@@ -302,6 +302,8 @@ pub fn to_dict<'py>(py: Python<'py>, statistics: &Statistics) -> PyResult<Bound<
         declined_pages,
         evicted_pages,
         expired_pages,
+        mismatched_pages,
+        unverified_pages,
     );
     Ok(dict)
 }

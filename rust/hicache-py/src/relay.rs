@@ -74,8 +74,14 @@ impl Desk {
     #[pyo3(signature = (pages, size, capacity, evicted, expired))]
     fn holds(&self, pages: u64, size: u64, capacity: Option<u64>, evicted: u64, expired: u64) {
         let (evicted_pages, expired_pages) = (evicted, expired);
-        let holds =
-            Statistics { pages, bytes: size, capacity, evicted_pages, expired_pages, ..Statistics::default() };
+        let holds = Statistics {
+            pages,
+            bytes: size,
+            capacity,
+            evicted_pages,
+            expired_pages,
+            ..Statistics::default()
+        };
         self.core.holds(holds);
     }
 }

@@ -6,6 +6,7 @@ pub mod buffer;
 pub mod copier;
 pub mod drip;
 pub mod drive;
+pub mod filed;
 pub mod frames;
 pub mod hybrid;
 pub mod memory;

@@ -5,6 +5,9 @@
 //! | `outcome` | what became of one key |
 //! | `view` | the bytes of a page as a store sees them: runs of memory |
 //! | `url`, `client`, `open` | a store by its URL: what it is told, by whom, and which kinds there are |
+//! | `identities` | whose pages a store holds, for people |
+//! | `ledger` | what a store holds, and which of it goes next |
+//! | `counters` | what a store did so far |
 //! | `file` | one verified file a page |
 //! | `relay`, `desk`, `call` | a store whose calls other threads answer: those of another language |
 //! | `verified`, `seal` | a store around one that isn't trusted with bytes |
@@ -15,8 +18,11 @@
 
 pub mod call;
 pub mod client;
+pub mod counters;
 pub mod desk;
 pub mod file;
+pub mod identities;
+pub mod ledger;
 pub mod open;
 pub mod outcome;
 pub mod relay;

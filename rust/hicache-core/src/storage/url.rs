@@ -40,6 +40,15 @@ impl Share {
     }
 }
 
+impl std::fmt::Display for Share {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Bytes(bytes) => write!(f, "{bytes} bytes"),
+            Self::Fraction(part) => write!(f, "{}%", part * 100.0),
+        }
+    }
+}
+
 impl Url {
     /// # Errors
     /// When it is no URL: no scheme, an escape that is none, an option without a value or given twice.
