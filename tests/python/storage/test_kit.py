@@ -53,6 +53,9 @@ class TestFileStore(StoreKit):
 
     shared, kills = True, 2
 
+    def open_bounded(self, where: Path, capacity: int) -> Store:
+        return open(f"{where.as_uri()}?size={capacity}")
+
     def open(self, where: Path) -> Store:
         return open(where)
 
