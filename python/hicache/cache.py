@@ -9,7 +9,6 @@ error here: it is a miss and a counter.
 from __future__ import annotations
 
 import inspect
-import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -26,6 +25,7 @@ from hicache.identity import ModelIdentity
 from hicache.parts import WithParts, names, on_host
 from hicache.pools import Pool, gpu
 from hicache.reader import Reader
+from hicache.storage import Storage
 from hicache.stream import Stream
 from hicache.tensors import Integers, Slots
 
@@ -55,7 +55,7 @@ class HiCache(Attaching, WithParts):
         page_size: int,
         *,
         host: Host | None = None,
-        storage: str | os.PathLike[str] | None = None,
+        storage: Storage | None = None,
         identity: ModelIdentity | None = None,
         gpu_copies: GpuCopies | None = None,
         unified: torch.Tensor | None = None,

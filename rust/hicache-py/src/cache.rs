@@ -11,14 +11,13 @@ use crate::pools::{self, CopiesArgument, GpuArgument, HostArgument, MemoryArgume
 use crate::process::Origin;
 use crate::reader::Reader;
 use crate::slots::Given;
-use crate::store::{IdentityArgument, client};
+use crate::store::{IdentityArgument, StorageArgument, client};
 use crate::tokens::{SlotBuffer, TokenBuffer, explain, slots};
 use hicache_core::assemble::Opening;
 use hicache_core::hash::Namespace;
 use hicache_core::host::SlabOptions;
 use hicache_core::ids::{HitId, Tier};
 use hicache_core::page::PageSize;
-use hicache_core::storage::open;
 use hicache_core::transfer::Direction;
 use hicache_core::{Config, Error, HiCache};
 use pyo3::prelude::*;
@@ -74,7 +73,7 @@ impl Cache {
         copies: CopiesArgument,
         gpu: Option<i32>,
         gpu_copies: GpuArgument,
-        storage: Option<&str>,
+        storage: Option<StorageArgument>,
         identity: IdentityArgument,
         io_threads: usize,
         write_queue: usize,
@@ -114,7 +113,7 @@ impl Cache {
         // SAFETY: `keep` holds the tensors whose addresses `device` names until the core is dropped.
         #[allow(unsafe_code)]
         let core = unsafe {
-            let store = storage.map(|url| move || open(url, &client));
+            let store = storage.map(|storage| move || storage.open(&client));
             let store = store.as_ref().map(|store| store as Opening<'_>);
             HiCache::over_memory(config, device.as_deref(), store)
         }

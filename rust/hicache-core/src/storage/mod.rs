@@ -14,14 +14,18 @@
 //! | `slab` | pages in slots of a few large files |
 //! | `memory`, `sim`, `null` | pages in memory; keys that only take time; nothing, also for `shm` |
 //! | `removals` | which writes of the workers a removal ended |
+//! | `relay`, `desk`, `call` | a store whose calls other threads answer: those of another language |
+//! | `verified`, `seal` | a store around one that isn't trusted with bytes |
 //! | `workers` | threads that carry out batches; they own bytes, not meaning |
 //!
 //! [`Store`] is the specification. Knows keys and bytes; refuses to know the tree, slots and requests.
 //! On error: outcomes per key. No fault of a store reaches a request as an error or a hang.
 
 pub mod attempts;
+pub mod call;
 pub mod client;
 pub mod counters;
+pub mod desk;
 #[cfg(unix)]
 pub mod disk;
 pub mod file;
@@ -31,18 +35,24 @@ pub mod memory;
 pub mod null;
 pub mod open;
 pub mod outcome;
+pub mod relay;
 mod removals;
+pub mod seal;
 pub mod sim;
 #[cfg(unix)]
 pub mod slab;
 pub mod url;
+pub mod verified;
 pub mod view;
 pub mod workers;
 
 pub use client::Client;
+pub use desk::Desk;
 pub use open::open;
 pub use outcome::{Outcome, Statistics};
+pub use relay::Relay;
 pub use url::Url;
+pub use verified::Verified;
 pub use view::{PageMut, PageRef};
 pub use workers::{Batch, Completion, Page, Work, Workers};
 

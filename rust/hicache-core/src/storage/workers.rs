@@ -104,6 +104,7 @@ pub struct Workers {
     done: Arc<SegQueue<Completion>>,
     removals: Arc<Removals>,
     threads: Vec<JoinHandle<()>>,
+    store: Arc<dyn Store>,
 }
 
 impl Workers {
@@ -127,7 +128,8 @@ impl Workers {
             thread.or_else(|error| argument("io_threads", format!("no thread to be had: {error}")))
         };
         let threads = (0..threads).map(start).collect::<Result<Vec<_>>>()?;
-        Ok(Self { reads: Some(reads), writes: Some(writes), done, removals, threads })
+        let store = Arc::clone(store);
+        Ok(Self { reads: Some(reads), writes: Some(writes), done, removals, threads, store })
     }
 
     /// A write or a removal is asked for now, whenever it is submitted: a removal wins over every write before it.
@@ -164,7 +166,7 @@ impl Workers {
         self.done.pop()
     }
 
-    /// Ends the threads. Those still inside a store after `most` are left behind.
+    /// Ends the threads, then the store. Those still inside the store after `most` are left behind.
     pub fn close(&mut self, most: Duration) {
         (self.reads, self.writes) = (None, None);
         let deadline = Instant::now() + most;
@@ -176,6 +178,7 @@ impl Workers {
                 let _ = thread.join();
             }
         }
+        self.store.close();
     }
 }
 
