@@ -8,10 +8,9 @@ use common::Seeded;
 use common::hybrid::Model;
 use common::parts::KINDS;
 use common::plain::Plain;
-use common::rig::{Rig, Shape};
+use common::rig::{Rig, Shape, config};
 use common::store::FaultStore;
 use hicache_core::hash::{Digest, Namespace, chain};
-use hicache_core::identity::Fingerprint;
 use hicache_core::ids::{Slot, Tier};
 use hicache_core::page::{PageSize, Tokens};
 use hicache_core::storage::Outcome;
@@ -127,7 +126,11 @@ fn a_fresh_cache_finds_what_was_hashed_late() {
             for path in &paths {
                 for (at, key) in digests(&late.tree, &rig.namespace, path).into_iter().enumerate() {
                     let bytes = rig.stamp(path, at);
-                    assert_eq!(Plain(&*store, Fingerprint([0; 32])).put(&[key], &[&bytes]), [Outcome::Hit]);
+                    assert_eq!(
+                        Plain(&*store, config(Shape { page, ..Shape::default() }).identity)
+                            .put(&[key], &[&bytes]),
+                        [Outcome::Hit]
+                    );
                 }
             }
             for path in &paths {

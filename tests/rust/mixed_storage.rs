@@ -5,11 +5,10 @@
 mod common;
 
 use common::mixed::{ALL, Mixed};
-use common::models::{STATE, Shape, WINDOW};
+use common::models::{STATE, Shape, WINDOW, config};
 use common::plain::Plain;
 use common::store::{Fault, FaultStore, Verb};
 use hicache_core::hash::{Digest, chain, of_part};
-use hicache_core::identity::Fingerprint;
 use hicache_core::ids::Tier;
 use hicache_core::page::{PageSize, Tokens};
 use hicache_core::storage::Outcome;
@@ -141,7 +140,7 @@ fn boundaries_are_intersected() {
     let store = filled(&[&tokens]);
     // Without the last page, one window page before 6, and no state at 4: windows say 4, states say 6, pages say 7.
     let gone = [key(&tokens, 7, None), key(&tokens, 5, Some("part0")), key(&tokens, 3, Some("part1"))];
-    Plain(&*store, Fingerprint([0; 32])).remove(&gone);
+    Plain(&*store, config(&Shape::of(&BOTH)).identity).remove(&gone);
     let mut rig = fresh(&store);
     let hit = rig.fetch(&tokens);
     assert_eq!((rig.view(hit).usable, rig.view(hit).stored), (2, 2));

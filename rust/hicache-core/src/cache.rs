@@ -186,6 +186,7 @@ impl HiCache {
             Some(publisher) => publisher,
             None => Publisher::new(&self.tree.start_publishing()),
         };
+        publisher.epoch(self.tree.epoch());
         let reader = publisher.reader(self.config.page_size, self.config.bigrams, self.tree.components());
         self.publisher = Some(publisher);
         self.publish();

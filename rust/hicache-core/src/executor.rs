@@ -100,6 +100,11 @@ impl Executor {
         self.workers = Some(workers);
     }
 
+    /// Pages are stored and asked for under another identity from now on.
+    pub const fn identify(&mut self, identity: Fingerprint) {
+        self.identity = identity;
+    }
+
     /// Copies go to this copier from now on.
     pub fn attach(&mut self, copier: Box<dyn Copier>) {
         self.progress = [Direction::In, Direction::Out].map(|way| Arc::clone(copier.progress(way)));

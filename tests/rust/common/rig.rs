@@ -75,6 +75,8 @@ pub struct Rig {
     pub memory: Arc<Memory>,
     pub gate: Gate,
     pub namespace: Namespace,
+    /// Whose stamps pages get, where that is not the namespace.
+    pub stamps: Option<Namespace>,
     size: usize,
 }
 
@@ -95,7 +97,7 @@ impl Rig {
         let storage = workers.is_some();
         let executor = Executor::new(Box::new(gate.clone()), workers, host);
         let cache = HiCache::with_policy(config, executor, storage, policy).unwrap();
-        Self { cache, memory, gate, namespace: Namespace::default(), size: shape.page as usize }
+        Self { cache, memory, gate, namespace: Namespace::default(), stamps: None, size: shape.page as usize }
     }
 
     pub fn find(&mut self, tokens: &[i32]) -> HitId {
@@ -178,7 +180,11 @@ impl Rig {
 
     /// The stamp of a page of these tokens.
     pub fn stamp(&self, tokens: &[i32], page: usize) -> Vec<u8> {
-        stamp(&self.namespace, &tokens[..(page + 1) * self.size], self.memory.page_bytes())
+        stamp(
+            self.stamps.as_ref().unwrap_or(&self.namespace),
+            &tokens[..(page + 1) * self.size],
+            self.memory.page_bytes(),
+        )
     }
 
     /// Every page of a loaded hit must carry its stamp. Loads must have landed.

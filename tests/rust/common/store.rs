@@ -37,7 +37,7 @@ pub enum Fault {
 type Plan = Box<dyn Fn(Verb, usize) -> Fault + Send>;
 
 pub struct FaultStore {
-    pages: Mutex<HashMap<Digest, Vec<u8>>>,
+    pages: Mutex<HashMap<(Fingerprint, Digest), Vec<u8>>>,
     plan: Mutex<Plan>,
     /// What `get` answers for single keys.
     bad: Mutex<HashMap<Digest, Outcome>>,
@@ -155,12 +155,18 @@ impl FaultStore {
         self.pages.lock().unwrap().len()
     }
 
+    /// Pages of an identity.
+    pub fn of(&self, identity: Fingerprint) -> usize {
+        self.pages.lock().unwrap().keys().filter(|(of, _)| *of == identity).count()
+    }
+
     pub fn parent(&self, key: &Digest) -> Option<Digest> {
         self.parents.lock().unwrap().get(key).copied().flatten()
     }
 
     pub fn page(&self, key: &Digest) -> Option<Vec<u8>> {
-        self.pages.lock().unwrap().get(key).cloned()
+        let pages = self.pages.lock().unwrap();
+        pages.iter().find(|((_, digest), _)| digest == key).map(|(_, page)| page.clone())
     }
 
     fn call(&self, verb: Verb, keys: usize, work: impl FnOnce() -> Vec<Outcome>) -> Vec<Outcome> {
@@ -190,17 +196,17 @@ impl FaultStore {
         answers
     }
 
-    fn read(&self, key: &Digest, page: &mut PageMut<'_>) -> Outcome {
+    fn read(&self, identity: &Fingerprint, key: &Digest, page: &mut PageMut<'_>) -> Outcome {
         // Bytes of a page that isn't a hit are undefined: make them as bad as can be.
         spoil(page);
         if let Some(&outcome) = self.bad.lock().unwrap().get(key) {
             if outcome == Outcome::Corrupt {
-                self.pages.lock().unwrap().remove(key);
+                self.pages.lock().unwrap().remove(&(*identity, *key));
             }
             return outcome;
         }
         let pages = self.pages.lock().unwrap();
-        let Some(bytes) = pages.get(key) else { return Outcome::Absent };
+        let Some(bytes) = pages.get(&(*identity, *key)) else { return Outcome::Absent };
         assert!(page.fill_from(bytes), "a page of another size");
         Outcome::Hit
     }
@@ -214,7 +220,9 @@ impl Store for FaultStore {
     fn exists(&self, keys: Keys<'_>) -> Vec<Outcome> {
         self.call(Verb::Exists, keys.len(), || {
             let pages = self.pages.lock().unwrap();
-            let has = |key| if pages.contains_key(key) { Outcome::Hit } else { Outcome::Absent };
+            let has = |key: &Digest| {
+                if pages.contains_key(&(*keys.identity, *key)) { Outcome::Hit } else { Outcome::Absent }
+            };
             keys.digests.iter().map(has).collect()
         })
     }
@@ -222,7 +230,7 @@ impl Store for FaultStore {
     fn get(&self, keys: Keys<'_>, pages: &mut [PageMut<'_>]) -> Vec<Outcome> {
         pages.iter_mut().for_each(spoil);
         self.call(Verb::Get, keys.len(), || {
-            keys.digests.iter().zip(pages).map(|(key, page)| self.read(key, page)).collect()
+            keys.digests.iter().zip(pages).map(|(key, page)| self.read(keys.identity, key, page)).collect()
         })
     }
 
@@ -233,7 +241,7 @@ impl Store for FaultStore {
             for (key, page) in keys.digests.iter().zip(pages) {
                 *self.puts.lock().unwrap().entry(*key).or_default() += 1;
                 if !self.frozen.load(Ordering::SeqCst) {
-                    kept.entry(*key).or_insert_with(|| page.to_vec());
+                    kept.entry((*keys.identity, *key)).or_insert_with(|| page.to_vec());
                 }
             }
             for (key, parent) in keys.digests.iter().zip(parents) {
@@ -245,13 +253,17 @@ impl Store for FaultStore {
 
     fn remove(&self, keys: Keys<'_>) -> Vec<Outcome> {
         let mut pages = self.pages.lock().unwrap();
-        let remove = |key| if pages.remove(key).is_some() { Outcome::Hit } else { Outcome::Absent };
+        let remove = |key: &Digest| {
+            if pages.remove(&(*keys.identity, *key)).is_some() { Outcome::Hit } else { Outcome::Absent }
+        };
         keys.digests.iter().map(remove).collect()
     }
 
-    fn clear(&self, _identity: &Fingerprint) -> Result<u64> {
-        let removed = self.pages.lock().unwrap().drain().count();
-        Ok(removed as u64)
+    fn clear(&self, identity: &Fingerprint) -> Result<u64> {
+        let mut pages = self.pages.lock().unwrap();
+        let before = pages.len();
+        pages.retain(|(of, _), _| of != identity);
+        Ok((before - pages.len()) as u64)
     }
 
     fn statistics(&self) -> Statistics {

@@ -77,7 +77,7 @@ impl HiCache {
         self.close_gate(Some(gate));
         let first = self.forwards.open.first_key_value().map_or(u64::MAX, |(&first, _)| first);
         while self.forwards.kept.front().is_some_and(|&(last, _)| last < first) {
-            self.forwards.kept.pop_front().into_iter().for_each(|(_, pin)| self.tree.unpin(pin));
+            self.forwards.kept.pop_front().into_iter().for_each(|(_, pin)| self.let_go(pin));
         }
         self.publish();
         Ok(())
@@ -91,7 +91,7 @@ impl HiCache {
     /// A loaded hit leaves its place. What it held there may be in use by forwards that are under way.
     pub(crate) fn leave_place(&mut self, pin: PinId) {
         if self.forwards.open.is_empty() {
-            self.tree.unpin(pin);
+            self.let_go(pin);
         } else {
             self.forwards.kept.push_back((self.forwards.begun, pin));
         }

@@ -13,6 +13,7 @@
 
 mod backup;
 mod detach;
+mod epoch;
 mod evict;
 mod fault;
 mod fetch;

@@ -64,6 +64,7 @@ pub(crate) const fn table_of(print: u64) -> usize {
 pub(crate) struct Shared {
     tables: ArcSwap<Vec<Arc<Table>>>,
     stats: [AtomicU64; NUMBERS.len()],
+    epoch: AtomicU64,
 }
 
 /// How much of some tokens would hit now, in tokens.
@@ -98,7 +99,7 @@ impl Reader {
         let key = whole.words(pages * words);
         // The same tables for the whole answer: one that is made anew meanwhile is the next call's.
         let tables = self.shared.tables.load();
-        let mut print = seed_print(&namespace.clone().canonical());
+        let mut print = seed_print(&namespace.clone().canonical(), self.shared.epoch.load(Ordering::Relaxed));
         let mut hit = WouldHit::default();
         let (mut ballot, mut on_device) = (Ballot::new(&self.components), true);
         let at = |print: u64| tables[table_of(print)].get(print);

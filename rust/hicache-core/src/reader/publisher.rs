@@ -10,7 +10,7 @@ use crate::tree::Component;
 use crate::tree::print::Change;
 use arc_swap::ArcSwap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Bits of the smallest table: all of a small cache's take 16 KiB.
 const SMALLEST: u32 = 3;
@@ -30,8 +30,11 @@ impl Publisher {
         let mut pages = vec![0; TABLES];
         all.iter().for_each(|change| pages[table_of(change.print)] += 1);
         let tables: Vec<_> = (0..TABLES).map(|at| Arc::new(Table::new(bits(at, pages[at])))).collect();
-        let shared =
-            Arc::new(Shared { tables: ArcSwap::from_pointee(tables.clone()), stats: Default::default() });
+        let shared = Arc::new(Shared {
+            tables: ArcSwap::from_pointee(tables.clone()),
+            stats: Default::default(),
+            epoch: AtomicU64::new(0),
+        });
         let mut publisher = Self { shared, tables, used: vec![0; TABLES] };
         publisher.apply(all);
         publisher
@@ -70,6 +73,11 @@ impl Publisher {
         self.tables[at] = Arc::new(table);
         self.used[at] = pages;
         pages
+    }
+
+    /// Nothing of an epoch before this one counts any more.
+    pub fn epoch(&self, epoch: u64) {
+        self.shared.epoch.store(epoch, Ordering::Relaxed);
     }
 
     /// Publishes statistics.

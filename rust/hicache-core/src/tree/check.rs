@@ -191,10 +191,13 @@ impl Tree {
     fn check_roots(&self) -> Result<()> {
         let mut roots = 0;
         for (index, node) in self.arena.iter().filter(|(_, node)| node.is_root()) {
-            roots += 1;
-            let named = node.namespace.as_ref().and_then(|namespace| self.roots.get(&**namespace));
+            roots += 1_usize;
+            let Some(rooted) = &node.rooted else { return ensure(false, "T8", index, "it has no namespace") };
+            let past = rooted.epoch < self.epoch;
+            let named = self.roots.get(&rooted.namespace) == Some(&index);
             ensure(node.root == index, "T8", index, "it is not its own root")?;
-            ensure(named == Some(&index), "T8", index, "no namespace leads to it")?;
+            ensure(named != past, "T8", index, if past { "it is past" } else { "no namespace leads to it" })?;
+            roots -= usize::from(past);
             ensure(node.children > 0 || node.is_pinned(), "T8", index, "it is empty and unused")?;
         }
         let plain = self.roots.get(&Namespace::default()).copied().unwrap_or(NIL);

@@ -2,6 +2,7 @@
 
 use super::Tree;
 use super::decisions::{Decision, full};
+use super::epoch::Rooted;
 use super::node::{NIL, Node};
 use super::strand::Strand;
 use super::walk::{Place, child_hash};
@@ -85,8 +86,8 @@ impl Tree {
     pub(super) fn make_root(&mut self, namespace: &Namespace) -> u32 {
         let mut root = Node::new(NIL, NIL, 0, 0);
         root.parts = vec![super::component::Part::default(); self.components.len()];
-        self.decisions.word(super::print::seed_print(namespace));
-        root.namespace = Some(Box::new(namespace.clone()));
+        self.decisions.word(super::print::seed_print(namespace, self.epoch));
+        root.rooted = Some(Box::new(Rooted { namespace: namespace.clone(), epoch: self.epoch }));
         let node = self.arena.insert(root);
         self.arena[node].root = node;
         self.roots.insert(namespace.clone(), node);
@@ -100,8 +101,11 @@ impl Tree {
     pub(super) fn drop_root_if_unused(&mut self, node: u32) {
         let root = &self.arena[node];
         let unused = root.is_root() && root.children == 0 && !root.is_pinned();
-        if unused && let Some(namespace) = self.arena.remove(node).and_then(|root| root.namespace) {
-            self.roots.remove(&*namespace);
+        if unused && let Some(rooted) = self.arena.remove(node).and_then(|root| root.rooted) {
+            // One of a past epoch isn't what its namespace leads to.
+            if rooted.epoch == self.epoch {
+                self.roots.remove(&rooted.namespace);
+            }
             if node == self.plain_root {
                 self.plain_root = NIL;
             }

@@ -34,6 +34,7 @@ mod component;
 mod decisions;
 mod deepest;
 mod edit;
+mod epoch;
 mod evict;
 mod late;
 mod leaving;
@@ -77,6 +78,8 @@ pub struct Tree {
     roots: HashMap<Namespace, u32, FixedState>,
     /// The root of the namespace without any field, which most requests ask for.
     plain_root: u32,
+    /// Epochs that ended so far.
+    epoch: u64,
     leaving: Leaving,
     pins: Pins,
     /// Pages resident per tier.
@@ -115,6 +118,7 @@ impl Tree {
             children: Children::new(),
             roots: HashMap::with_hasher(FixedState::default()),
             plain_root: NIL,
+            epoch: 0,
             leaving: Leaving::new(policy),
             pins: Pins::default(),
             resident: [0; 2],

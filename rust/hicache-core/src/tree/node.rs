@@ -9,7 +9,7 @@
 //! The longer of the two always reaches the edge's end (T2).
 
 use super::component::Part;
-use crate::hash::Namespace;
+use super::epoch::Rooted;
 use crate::ids::NodeId;
 use crate::segments::Segments;
 use crate::soon;
@@ -43,7 +43,7 @@ pub(super) struct Node {
     /// Per component besides FULL; empty in a tree that has none.
     pub parts: Vec<Part>,
     /// Only a root has one.
-    pub namespace: Option<Box<Namespace>>,
+    pub rooted: Option<Box<Rooted>>,
 }
 
 impl Node {
@@ -61,7 +61,7 @@ impl Node {
             pins: [NIL; 3],
             key_hash: 0,
             parts: Vec::new(),
-            namespace: None,
+            rooted: None,
         }
     }
 

@@ -21,9 +21,9 @@ pub struct Change {
     pub tiers: u64,
 }
 
-/// The fingerprint that a namespace's first page continues.
-pub(crate) fn seed_print(namespace: &Namespace) -> u64 {
-    FixedState::default().hash_one(namespace)
+/// The fingerprint that a namespace's first page continues, in an epoch.
+pub(crate) fn seed_print(namespace: &Namespace, epoch: u64) -> u64 {
+    FixedState::default().hash_one((namespace, epoch))
 }
 
 /// The fingerprint of one page more. Never one whose entry would look unused.
@@ -123,8 +123,8 @@ impl Tree {
 
     pub(super) fn last_print(&self, place: Place) -> u64 {
         let node = &self.arena[place.node];
-        if let Some(namespace) = &node.namespace {
-            return seed_print(namespace);
+        if let Some(rooted) = &node.rooted {
+            return seed_print(&rooted.namespace, rooted.epoch);
         }
         let strand = &self.strands[node.strand];
         strand.prints[(place.depth - strand.start) as usize - 1]

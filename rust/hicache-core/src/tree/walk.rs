@@ -48,7 +48,8 @@ impl Tree {
         let node = self.arena.alive(cursor.node?)?;
         let end = self.arena[node].end;
         // A split leaves the tail its name, so that the place may have moved to an ancestor.
-        (cursor.depth <= end).then(|| self.ancestor(Place { node, depth: end }, cursor.depth))
+        let place = Place { node, depth: end };
+        (cursor.depth <= end && !self.is_past(place)).then(|| self.ancestor(place, cursor.depth))
     }
 
     /// A name for the place that outlives a release.
@@ -188,14 +189,14 @@ impl Tree {
 
     /// Whose place it is.
     pub fn namespace(&self, place: Place) -> Option<&Namespace> {
-        self.arena[self.arena[place.node].root].namespace.as_deref()
+        self.arena[self.arena[place.node].root].rooted.as_ref().map(|rooted| &rooted.namespace)
     }
 
     /// What the digest of the page after `place` is continued from.
     pub fn last_digest(&self, place: Place) -> Option<Digest> {
         let node = &self.arena[place.node];
         if place.depth == 0 || node.is_root() {
-            return node.namespace.as_ref().and_then(|namespace| namespace.seed());
+            return node.rooted.as_ref().and_then(|rooted| rooted.namespace.seed());
         }
         let strand = &self.strands[node.strand];
         Some(strand.digests[(place.depth - strand.start) as usize - 1])
