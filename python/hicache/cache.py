@@ -19,6 +19,7 @@ from hicache import build, tensors
 from hicache.attach import Attaching
 from hicache.config import Host, Namespace, expect, moment, number, seconds, settings, whole_number
 from hicache.copies import GpuCopies
+from hicache.epochs import WithEpochs
 from hicache.errors import ArgumentError, HitError
 from hicache.hit import Hit, Inserted, Load
 from hicache.identity import ModelIdentity
@@ -32,7 +33,7 @@ from hicache.tensors import Integers, Slots
 __all__ = ["HiCache"]
 
 
-class HiCache(Attaching, WithParts):
+class HiCache(Attaching, WithParts, WithEpochs):
     """A hierarchical KV cache over an engine's pools.
 
     `pools`: the engine's tensors (`hicache.pools`), which must not be moved or freed before `close` or
@@ -103,7 +104,7 @@ class HiCache(Attaching, WithParts):
         self._pools = [pool.declared() for pool in pools]
         self._unified = unified is not None
         self._forgotten: list[Callable[[], object]] = []
-        self._closed = False
+        self._closed, self._identity = False, identity
         #: The engine's clock, as the difference to the monotonic one.
         self._skew = 0.0
 

@@ -16,6 +16,7 @@ use crate::tokens::{SlotBuffer, TokenBuffer, explain, slots};
 use hicache_core::assemble::Opening;
 use hicache_core::hash::Namespace;
 use hicache_core::host::SlabOptions;
+use hicache_core::identity::Identity;
 use hicache_core::ids::{HitId, Tier};
 use hicache_core::page::PageSize;
 use hicache_core::transfer::Direction;
@@ -31,6 +32,7 @@ pub struct Cache {
     pub(crate) core: ManuallyDrop<HiCache>,
     /// Keeps the device memory: the engine's tensors. None while it is detached.
     keep: Option<Py<PyAny>>,
+    pub(crate) identity: Identity,
     origin: Origin,
 }
 
@@ -84,7 +86,7 @@ impl Cache {
         let page_size = PageSize::new(page_size).or_raise(py)?;
         let pools = pools.into_iter().map(pools::spec).collect::<Result<Vec<_>, Error>>().or_raise(py)?;
         let device = memory.map(pools::device);
-        let client = client(identity, page_size, &pools).or_raise(py)?;
+        let (identity, client) = client(identity, page_size, &pools).or_raise(py)?;
         let (host_slots, layout, shared, prefault_threads, node) = host;
         let (device_slots, host_slots, parts) = pools::slots(&device_slots, &host_slots).or_raise(py)?;
         let config = Config {
@@ -118,7 +120,7 @@ impl Cache {
             HiCache::over_memory(config, device.as_deref(), store)
         }
         .or_raise(py)?;
-        Ok(Self { core: ManuallyDrop::new(core), keep, origin: Origin::here() })
+        Ok(Self { core: ManuallyDrop::new(core), keep, identity, origin: Origin::here() })
     }
 
     #[pyo3(signature = (memory, keep, device_slots, gpu))]

@@ -22,6 +22,7 @@
 
 mod cache;
 mod cuda;
+mod epoch;
 mod errors;
 mod hit;
 mod landing;

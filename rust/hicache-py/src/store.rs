@@ -12,13 +12,15 @@ use std::sync::Arc;
 /// The model's fields (name and text), this process's rank, and the world it is in.
 pub type IdentityArgument = (Vec<(String, String)>, Vec<u32>, Vec<u32>);
 
-/// What a store is told of the cache.
+/// A cache's identity, and what a store is told of it.
 pub fn client(
     (fields, rank, world): IdentityArgument,
     page_size: PageSize,
     pools: &[PoolSpec],
-) -> Result<Client> {
-    Client::new(&Identity::of(&fields, &rank, &world, page_size, pools), rank, world)
+) -> Result<(Identity, Client)> {
+    let identity = Identity::of(&fields, &rank, &world, page_size, pools);
+    let client = Client::new(&identity, rank, world)?;
+    Ok((identity, client))
 }
 
 /// A store by its URL, or one that is open already.

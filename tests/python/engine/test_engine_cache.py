@@ -45,6 +45,7 @@ class Stack:
         layout: str = "page_unified",
         store: Path | None = None,
         weights_name: str = "seed 11",
+        weights_epoch: int = 0,
         device_tokens: int = DEVICE_TOKENS,
     ) -> None:
         slots = device_tokens // page_size
@@ -54,7 +55,9 @@ class Stack:
             page_size=page_size,
             host=None if host_tokens is None else Host(tokens=host_tokens, layout=layout),
             storage=None if store is None else store.as_uri(),
-            identity=ModelIdentity(model=f"tiny, {weights_name}", dtype=str(model.dtype)),
+            identity=ModelIdentity(
+                model=f"tiny, {weights_name}", dtype=str(model.dtype), weights_epoch=weights_epoch
+            ),
             write="write_through",
             prefetch="wait_complete",
             eviction="lru",
