@@ -27,6 +27,8 @@ _Pool = tuple[str, list[tuple[int, int, int]], tuple[int, int], bool, str, int]
 _Memory = list[list[tuple[int, int]]]
 #: Slots, layout, shared, threads that touch it beforehand, NUMA node.
 _Host = tuple[list[int], str, bool, int, int | None]
+#: The model's fields (name and text), rank, world.
+_Identity = tuple[list[tuple[str, str]], list[int], list[int]]
 #: Backups, loads, stores, prefetches, strays.
 _Counts = tuple[int, int, int, int, int]
 
@@ -96,7 +98,7 @@ class Cache:
         gpu: int | None,
         gpu_copies: tuple[tuple[int, int] | None, tuple[int, int] | None, tuple[int, int] | None],
         storage: str | None,
-        identity: list[tuple[str, str]],
+        identity: _Identity,
         io_threads: int,
         write_queue: int,
         prefetch_deadline: float,

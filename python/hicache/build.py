@@ -51,7 +51,7 @@ def core(
     page_bytes = [sum(pool.page_bytes(page_size) for pool in space) for space in spaces(pools)]
     memory = pool_memory(pools) if unified is None else unified_memory(unified, pools)
     held = list(pools) if unified is None else unified
-    fields = [] if identity is None else identity.fields()
+    fields, rank, world = ([], [], []) if identity is None else identity.fields()
     return _hicache.Cache(
         page_size=page_size,
         bigrams=policies["keys"] == "bigrams",
@@ -67,8 +67,12 @@ def core(
         gpu=gpu(pools),
         gpu_copies=(gpu_copies or GpuCopies()).settings(),
         storage=url,
-        identity=[*fields, ("keys", policies["keys"])]
-        + [(f"pool {pool.name}", pool.description()) for pool in pools],
+        identity=(
+            [*fields, ("keys", policies["keys"])]
+            + [(f"dtype of {pool.name}", pool.description()) for pool in pools],
+            rank,
+            world,
+        ),
         **limits,
     )
 

@@ -12,7 +12,7 @@ use crate::gpu;
 use crate::host::{Layout, Room, Slab};
 use crate::parts::DeviceSlots;
 use crate::pool::{self, PoolSpec};
-use crate::storage::{self, Store, Workers};
+use crate::storage::{Store, Workers};
 use crate::transfer::Copier;
 use crate::transfer::cpu::{CpuCopier, DeviceBuffer};
 use crate::transfer::plan::{Plan, PlanePair};
@@ -28,9 +28,12 @@ pub struct DevicePlane {
     pub bytes: usize,
 }
 
+/// Opens a cache's store, once all else is there. Its client has the configuration's identity.
+pub type Opening<'a> = &'a dyn Fn() -> Result<Arc<dyn Store>>;
+
 impl HiCache {
     /// A cache over device memory that the CPU reaches, one list of planes per pool in the pool's order,
-    /// with the store that `storage` names. Without device memory the cache begins detached.
+    /// with the store that `storage` opens. Without device memory the cache begins detached.
     ///
     /// # Errors
     /// Names the field that can't be meant or had. Nothing was started.
@@ -40,7 +43,7 @@ impl HiCache {
     pub unsafe fn over_memory(
         config: Config,
         device: Option<&[Vec<DevicePlane>]>,
-        storage: Option<&str>,
+        storage: Option<Opening<'_>>,
     ) -> Result<Self> {
         config.check()?;
         if let Some(device) = device {
@@ -55,8 +58,8 @@ impl HiCache {
             unsafe { cache.attach(device, &slots) }?;
         }
         // Last, since it leaves a directory behind.
-        if let Some(url) = storage {
-            let store: Arc<dyn Store> = storage::open(url)?;
+        if let Some(open) = storage {
+            let store = open()?;
             let workers = Workers::start(&store, cache.config.io_threads, cache.config.write_queue)?;
             let identity = cache.config.identity;
             cache.executor.employ(workers, identity);

@@ -46,7 +46,7 @@ impl HostMemory {
         let page = Page(runs.collect());
         debug_assert_eq!(
             page.bytes(),
-            of_space().map(|pool| pool.layout.page_bytes()).sum(),
+            of_space().map(|pool| pool.layout.page_bytes()).sum::<usize>(),
             "a slot's runs"
         );
         page

@@ -32,6 +32,7 @@ mod reader;
 mod replay;
 mod slots;
 mod stats;
+mod store;
 mod tokens;
 
 use pyo3::prelude::*;

@@ -4,6 +4,10 @@
 //! |---|---|
 //! | `outcome` | what became of one key |
 //! | `view` | the bytes of a page as a store sees them: runs of memory |
+//! | `url`, `client`, `open` | a store by its URL: what it is told, by whom, and which kinds there are |
+//! | `identities` | whose pages a store holds, for people |
+//! | `ledger` | what a store holds, and which of it goes next |
+//! | `counters` | what a store did so far |
 //! | `file` | one verified file a page |
 //! | `disk` | batches of transfers between memory and files, past the page cache |
 //! | `slab` | pages in slots of a few large files |
@@ -12,24 +16,31 @@
 //! [`Store`] is the specification. Knows keys and bytes; refuses to know the tree, slots and requests.
 //! On error: outcomes per key. No fault of a store reaches a request as an error or a hang.
 
+pub mod client;
+pub mod counters;
 #[cfg(unix)]
 pub mod disk;
 pub mod file;
+pub mod identities;
+pub mod ledger;
+pub mod open;
 pub mod outcome;
 #[cfg(unix)]
 pub mod slab;
+pub mod url;
 pub mod view;
 pub mod workers;
 
+pub use client::Client;
+pub use open::open;
 pub use outcome::{Outcome, Statistics};
+pub use url::Url;
 pub use view::{PageMut, PageRef};
 pub use workers::{Page, Work, Workers};
 
 use crate::error::{Result, argument};
 use crate::hash::Digest;
 use crate::identity::Fingerprint;
-use std::path::Path;
-use std::sync::Arc;
 
 /// Names of pages: digests under an identity. The same digest under two identities names two pages.
 #[derive(Clone, Copy, Debug)]
@@ -132,18 +143,4 @@ pub struct Held {
     pub bytes: u64,
     /// Seconds since it was written.
     pub age: u64,
-}
-
-/// The store that a URL names: `file:///directory`.
-///
-/// # Errors
-/// Names `storage` when there is no such kind of store, or its directory can't be used.
-pub fn open(url: &str) -> Result<Arc<dyn Store>> {
-    match url.split_once("://") {
-        Some(("file", path)) if Path::new(path).is_absolute() => {
-            Ok(Arc::new(file::FileStore::open(Path::new(path))?))
-        }
-        Some(("file", _)) => argument("storage", format!("{url}: need an absolute path: file:///directory")),
-        _ => argument("storage", format!("unknown store {url:?}: use file:///directory")),
-    }
 }

@@ -85,6 +85,20 @@ impl Default for DiskOptions {
     }
 }
 
+impl DiskOptions {
+    /// # Errors
+    /// Names `storage` and the option that is out of range.
+    pub fn checked(&self) -> Result<()> {
+        if !(1..=4096).contains(&self.depth) {
+            return argument("storage", format!("depth={}: need 1 to 4096", self.depth));
+        }
+        if !(1..=1024).contains(&self.threads) {
+            return argument("storage", format!("threads={}: need 1 to 1024", self.threads));
+        }
+        Ok(())
+    }
+}
+
 /// A directory's disk.
 pub struct Disk {
     engine: Arc<dyn Engine>,
@@ -103,7 +117,7 @@ impl Disk {
     /// Names `storage`: an option out of range, a directory that can't be written to, or what was asked for
     /// and can't be had.
     pub fn open(dir: &Path, options: DiskOptions) -> Result<Self> {
-        checked(options)?;
+        options.checked()?;
         let (engine, refused) = engine(options)?;
         let mut disk = Self::over(engine, dir, options)?;
         if let Some(error) = refused {
@@ -117,7 +131,7 @@ impl Disk {
     /// # Errors
     /// As [`open`](Self::open).
     pub fn over(engine: Arc<dyn Engine>, dir: &Path, options: DiskOptions) -> Result<Self> {
-        checked(options)?;
+        options.checked()?;
         let (needs, refused) = Needs::of(dir, options.direct)
             .or_else(|error| argument("storage", format!("{}: {error}", dir.display())))?;
         let how = match refused {
@@ -234,16 +248,6 @@ fn carry_out<'m>(
             done(op, result);
         }
     }
-}
-
-fn checked(options: DiskOptions) -> Result<()> {
-    if !(1..=4096).contains(&options.depth) {
-        return argument("storage", format!("depth={}: need 1 to 4096", options.depth));
-    }
-    if !(1..=1024).contains(&options.threads) {
-        return argument("storage", format!("threads={}: need 1 to 1024", options.threads));
-    }
-    Ok(())
 }
 
 /// The engine, and why it isn't the better one.

@@ -12,6 +12,7 @@
 //! Refuses to know pages, keys and what is evicted.
 //! On error: opening and adopting name `storage`; later a missing extent is `None`, its reason in `stats`.
 
+pub use super::state::ExtentStats;
 use super::state::{Extent, Shared, State};
 use super::supply::Supply;
 use super::{files, prewrite};
@@ -45,25 +46,6 @@ pub struct Place {
     pub written: bool,
     /// The extent's file.
     pub file: Arc<DataFile>,
-}
-
-/// Figures, for people.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ExtentStats {
-    /// Extents that there are.
-    pub extents: u32,
-    /// Those of them without a class.
-    pub spare: u32,
-    /// Bytes of free slots, and of spare extents, that were written before.
-    pub ready_bytes: u64,
-    /// Bytes of free slots, and of spare extents, that weren't.
-    pub unwritten_bytes: u64,
-    /// Bytes of zeros written in advance since it was opened.
-    pub prewritten_bytes: u64,
-    /// Bytes of slots handed out that weren't written before, since it was opened.
-    pub first_written_bytes: u64,
-    /// What last kept it from making or prewriting an extent.
-    pub fault: Option<String>,
 }
 
 /// All extents of a directory.
@@ -151,18 +133,21 @@ impl Extents {
         u32::try_from(self.shared.options.bytes / slot).unwrap_or(u32::MAX)
     }
 
-    /// A free slot: one that was written before, if the class has one. `None`: grow, or evict.
+    /// A free slot: one that was written before, if the class has one. `None`: grow, or evict. Waits where the only
+    /// ones are those that zeros are being written to.
     pub fn take(&self, slot_bytes: u32) -> Option<Place> {
         let slot = u64::from(slot_bytes);
         let mut state = self.shared.state();
-        let class = state.classes.get(&slot)?;
-        let &extent = class.ready.first().or_else(|| class.todo.first())?;
-        let found = state.extents.get_mut(&extent)?;
-        let (offset, written) = found.supply.take(slot)?;
-        let file = Arc::clone(&found.file);
-        state.file(extent);
-        state.first_written += if written { 0 } else { slot };
-        Some(Place { extent, slot: u32::try_from(offset / slot).ok()?, offset, written, file })
+        loop {
+            if let Some(place) = hand_out(&mut state, slot) {
+                return Some(place);
+            }
+            let claimed = state.claiming.and_then(|number| state.extents.get(&number));
+            if claimed.is_none_or(|extent| extent.slot != slot) {
+                return None;
+            }
+            state = self.shared.wait(state)?;
+        }
     }
 
     /// Gives a slot back; `written` if it was when it was taken, or a write to all of it ended well since and
@@ -210,6 +195,10 @@ impl Extents {
                 }
                 // The thread ends its step soon: it sees that somebody waits.
                 Some(_) => state = self.shared.wait(state)?,
+                // The last one that may be is being made, or removed.
+                None if state.is_busy_with_files(self.shared.options.most) => {
+                    state = self.shared.wait(state)?
+                }
                 None => {
                     drop(state);
                     self.shared.make()?;
@@ -274,6 +263,17 @@ impl Extents {
         }
         figures
     }
+}
+
+fn hand_out(state: &mut State, slot: u64) -> Option<Place> {
+    let class = state.classes.get(&slot)?;
+    let &extent = class.ready.first().or_else(|| class.todo.first())?;
+    let found = state.extents.get_mut(&extent)?;
+    let (offset, written) = found.supply.take(slot)?;
+    let file = Arc::clone(&found.file);
+    state.file(extent);
+    state.first_written += if written { 0 } else { slot };
+    Some(Place { extent, slot: u32::try_from(offset / slot).ok()?, offset, written, file })
 }
 
 impl Drop for Extents {

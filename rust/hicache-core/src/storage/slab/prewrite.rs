@@ -132,6 +132,7 @@ impl Shared {
         let unit = if extent.slot > 0 { extent.slot } else { STEP as u64 };
         let range = extent.supply.claim(unit, STEP as u64)?;
         extent.claimed += range.end - range.start;
+        state.claiming = Some(number);
         state.file(number);
         Some(range)
     }
@@ -139,6 +140,7 @@ impl Shared {
     /// Gives back what was claimed.
     fn settle(&self, number: u32, file: &Arc<DataFile>, ranges: Vec<Range<u64>>, written: bool) {
         let mut state = self.state();
+        state.claiming = None;
         if let Some(extent) = state.extents.get_mut(&number).filter(|extent| Arc::ptr_eq(&extent.file, file))
         {
             extent.writing = false;

@@ -26,6 +26,25 @@ pub(super) struct Shared {
     pub(super) changed: Condvar,
 }
 
+/// Figures, for people.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ExtentStats {
+    /// Extents that there are.
+    pub extents: u32,
+    /// Those of them without a class.
+    pub spare: u32,
+    /// Bytes of free slots, and of spare extents, that were written before.
+    pub ready_bytes: u64,
+    /// Bytes of free slots, and of spare extents, that weren't.
+    pub unwritten_bytes: u64,
+    /// Bytes of zeros written in advance since it was opened.
+    pub prewritten_bytes: u64,
+    /// Bytes of slots handed out that weren't written before, since it was opened.
+    pub first_written_bytes: u64,
+    /// What last kept it from making or prewriting an extent.
+    pub fault: Option<String>,
+}
+
 #[derive(Default)]
 pub(super) struct State {
     pub(super) extents: BTreeMap<u32, Extent>,
@@ -35,6 +54,8 @@ pub(super) struct State {
     pub(super) closed: bool,
     /// Who wants an extent that the thread is writing to.
     pub(super) waiting: usize,
+    /// The extent that the thread has claimed slots of, to write zeros to them.
+    pub(super) claiming: Option<u32>,
     pub(super) prewritten: u64,
     pub(super) first_written: u64,
     pub(super) fault: Option<String>,
@@ -59,6 +80,11 @@ pub(super) struct Extent {
 }
 
 impl State {
+    /// Whether there would be more than `most` but for files that are being made or removed.
+    pub(super) fn is_busy_with_files(&self, most: u32) -> bool {
+        !self.making.is_empty() && self.extents.len() + self.making.len() >= most as usize
+    }
+
     /// Notes what of an extent's is free.
     pub(super) fn file(&mut self, number: u32) {
         let Some(extent) = self.extents.get(&number).filter(|extent| extent.slot > 0) else { return };
@@ -123,6 +149,8 @@ impl Shared {
             }
             Err(error) => {
                 state.fault = Some(format!("no extent {number}: {error}"));
+                drop(state);
+                self.changed.notify_all();
                 None
             }
         }
@@ -144,6 +172,8 @@ impl Shared {
         if let Err(error) = removed {
             state.fault = Some(format!("extent {number} can't be removed: {error}"));
         }
+        drop(state);
+        self.changed.notify_all();
         true
     }
 
