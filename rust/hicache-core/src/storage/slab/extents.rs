@@ -197,12 +197,18 @@ impl Extents {
                 Some(_) => state = self.shared.wait(state)?,
                 // The last one that may be is being made, or removed.
                 None if state.is_busy_with_files(self.shared.options.most) => {
-                    state = self.shared.wait(state)?
+                    state = self.shared.wait(state)?;
                 }
                 None => {
                     drop(state);
-                    self.shared.make()?;
+                    let made = self.shared.make();
                     state = self.shared.state();
+                    // Somebody else may have been quicker, or be about to.
+                    let others =
+                        state.spare().is_some() || state.is_busy_with_files(self.shared.options.most);
+                    if made.is_none() && !others {
+                        return None;
+                    }
                 }
             }
         }
