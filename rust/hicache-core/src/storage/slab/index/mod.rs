@@ -130,8 +130,17 @@ impl Index {
             self.lying_in(written.at.extent).into_iter().for_each(|page| _ = self.take_out(page));
             self.ground.give(written.at.extent, class);
         }
-        let Some(page) = self.begin(written) else { return false };
-        self.finish(page, written.checksum, written.time) == Finished::Here
+        let Some(page) = self.number() else { return false };
+        if !self.ground.take(written.at, page) {
+            self.spare.push(page);
+            return false;
+        }
+        let parent = if written.parent == name(&written.digest) { 0 } else { written.parent };
+        let (written, used) = (Written { parent, ..written }, self.tick());
+        *self.page_mut(page) = Page { used, ..Page::FREE };
+        self.join(written.identity, parent);
+        self.enter(page, written);
+        true
     }
 
     /// Pages that lie in an extent.
@@ -205,7 +214,8 @@ impl Index {
         let entry = Entry { key: key_of(&written), time: written.time, page };
         let hash = hashed(secret, name(&written.digest));
         self.table.insert_unique(hash, entry, |entry| hashed(secret, name(&entry.key.digest)));
-        let children = self.wanted.remove(&(written.identity, name(&written.digest))).unwrap_or(0);
+        let wanted = (written.identity, name(&written.digest));
+        let children = if self.wanted.is_empty() { None } else { self.wanted.remove(&wanted) }.unwrap_or(0);
         let found = self.page_mut(page);
         (found.written, found.state, found.children) = (written, State::Here, children);
         self.here += 1;
