@@ -27,7 +27,7 @@ pub mod page;
 pub use attempts::Finished;
 pub use page::{Key, Page, State};
 
-use super::record::{At, Written};
+use super::record::{At, Record, Written};
 use ground::{Ground, NONE, class_of};
 use hashbrown::{HashMap, HashTable};
 use leaves::Leaves;
@@ -119,6 +119,7 @@ impl Index {
     }
 
     /// A page of which a log tells. What was at its place or had its key is none. False: there is no such place.
+    /// `queue_leaves` follows when all are told.
     pub fn restore(&mut self, written: Written) -> bool {
         let Some(class) = class_of(written.bytes.into()) else { return false };
         self.vacate(written.at);
@@ -141,6 +142,14 @@ impl Index {
         self.join(written.identity, parent);
         self.enter(page, written);
         true
+    }
+
+    /// Looks up what these records will need, to no other effect than that it is near.
+    pub fn warm(&self, records: &[Record]) {
+        let pages = records
+            .iter()
+            .filter(|record| matches!(record, Record::Page(page) if self.find(&key_of(page)).is_some()));
+        std::hint::black_box(pages.count());
     }
 
     /// Pages that lie in an extent.
@@ -220,7 +229,6 @@ impl Index {
         (found.written, found.state, found.children) = (written, State::Here, children);
         self.here += 1;
         self.bytes += u64::from(written.bytes);
-        self.queue(page);
     }
 
     fn number(&mut self) -> Option<u32> {
