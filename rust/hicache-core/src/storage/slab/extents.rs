@@ -201,8 +201,14 @@ impl Extents {
                 }
                 None => {
                     drop(state);
-                    self.shared.make()?;
+                    let made = self.shared.make();
                     state = self.shared.state();
+                    // Somebody else may have been quicker, or be about to.
+                    let others =
+                        state.spare().is_some() || state.is_busy_with_files(self.shared.options.most);
+                    if made.is_none() && !others {
+                        return None;
+                    }
                 }
             }
         }

@@ -112,7 +112,7 @@ impl State {
         todo.min_by_key(|(_, extent)| extent.slot == 0).map(|(&number, _)| number)
     }
 
-    fn spare(&self) -> Option<u32> {
+    pub(super) fn spare(&self) -> Option<u32> {
         self.extents.iter().find(|(_, extent)| extent.slot == 0).map(|(&number, _)| number)
     }
 }
