@@ -11,7 +11,12 @@
     clippy::panic,
     reason = "a bench that fails is loud"
 )]
-#![allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, reason = "figures for people")]
+#![allow(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap,
+    reason = "figures for people"
+)]
 
 mod fio;
 
