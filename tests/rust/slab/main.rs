@@ -15,3 +15,4 @@ mod parsing;
 mod rig;
 mod rules;
 mod storm;
+mod twin;
