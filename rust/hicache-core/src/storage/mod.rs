@@ -14,12 +14,14 @@
 //! | `slab` | pages in slots of a few large files |
 //! | `memory`, `sim`, `null` | pages in memory; keys that only take time; nothing, also for `shm` |
 //! | `removals` | which writes of the workers a removal ended |
+//! | `batch` | what the workers are given, and what they give back |
 //! | `workers` | threads that carry out batches; they own bytes, not meaning |
 //!
 //! [`Store`] is the specification. Knows keys and bytes; refuses to know the tree, slots and requests.
 //! On error: outcomes per key. No fault of a store reaches a request as an error or a hang.
 
 pub mod attempts;
+pub mod batch;
 pub mod client;
 pub mod counters;
 #[cfg(unix)]
@@ -39,12 +41,13 @@ pub mod url;
 pub mod view;
 pub mod workers;
 
+pub use batch::{Batch, Completion, Work};
 pub use client::Client;
 pub use open::open;
 pub use outcome::{Outcome, Statistics};
 pub use url::Url;
 pub use view::{PageMut, PageRef};
-pub use workers::{Batch, Completion, Page, Work, Workers};
+pub use workers::{Page, Workers};
 
 use crate::error::{Result, argument};
 use crate::hash::Digest;
