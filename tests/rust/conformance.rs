@@ -49,7 +49,7 @@ fn clause_2_whole_or_absent() {
         };
         let writer = || (0..20).map(&round).collect::<Vec<_>>();
         std::thread::scope(|scope| {
-            let writers = [scope.spawn(&writer), scope.spawn(&writer)];
+            let writers = [scope.spawn(writer), scope.spawn(writer)];
             let reader = scope.spawn(|| {
                 let mut random = Seeded(1);
                 while writing.load(Ordering::SeqCst) {
@@ -189,7 +189,7 @@ fn clause_7_bounded_and_parents_stay() {
         let mut taken = 0;
         for round in 0..60 {
             let numbers: Vec<usize> =
-                (0..1 + usize::try_from(random.next() % 8).unwrap()).map(|at| round * 10 + at).collect();
+                (0..=usize::try_from(random.next() % 8).unwrap()).map(|at| round * 10 + at).collect();
             let answers = put(&*store, &ID, &numbers);
             assert!(
                 answers.iter().all(|answer| matches!(answer, Outcome::Hit | Outcome::Declined)),
@@ -207,8 +207,8 @@ fn clause_7_bounded_and_parents_stay() {
             kind.name
         );
         let seen = store.statistics();
-        assert_eq!(seen.pages as usize, there.len(), "{}", kind.name);
-        assert_eq!(seen.evicted_pages as usize, taken - there.len(), "{}", kind.name);
+        assert_eq!(seen.pages, there.len() as u64, "{}", kind.name);
+        assert_eq!(seen.evicted_pages, (taken - there.len()) as u64, "{}", kind.name);
         assert!(there.len() > 48 && there.contains(&590), "{}: {} pages are left", kind.name, there.len());
         // What doesn't fit beside what it continues is declined, and what follows it.
         let long: Vec<usize> = (1_000..1_100).collect();
@@ -236,7 +236,7 @@ fn clause_8_any_thread_at_once() {
                     for _ in 0..150 {
                         let first = usize::try_from(random.next() % 200).unwrap();
                         let numbers: Vec<usize> = (first..first + 4).collect();
-                        let whose = if random.next() % 2 == 0 { &ID } else { &THEM };
+                        let whose = if random.next().is_multiple_of(2) { &ID } else { &THEM };
                         let answers = match random.next() % 8 {
                             0..4 => put(&**store, whose, &numbers),
                             4 => remove(&**store, whose, &numbers),

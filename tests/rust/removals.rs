@@ -161,7 +161,7 @@ fn threads_agree_on_who_was_last() {
         let number = i32::try_from(random.next() % 4).unwrap();
         let (mut ids, mut last) = (Vec::new(), None);
         for _ in 0..6 {
-            let removes = random.next() % 3 == 0;
+            let removes = random.next().is_multiple_of(3);
             let id = if removes { bench.remove(&[number]) } else { bench.put(&[number]) };
             ids.push((id, removes));
         }

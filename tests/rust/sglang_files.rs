@@ -103,6 +103,9 @@ fn hex(key: &Digest) -> String {
     format!("{key:?}")
 }
 
+/// Model, shape, rank, world, more options, the file's name.
+type Case<'a> = (&'a str, [usize; 5], &'a [u32], &'a [u32], &'a str, String);
+
 #[test]
 fn names_are_those_of_its_file_backend() {
     let tokens: Vec<i32> = (0..64).collect();
@@ -110,7 +113,7 @@ fn names_are_those_of_its_file_backend() {
     let digest = "fea7b32778ecbdd7adee1941e98c89cf96bbc762f5f1beb0be24e36a456fbbc5";
     let latent = [2, 1, 64, 1, 4];
     let mha = [2, 2, 64, 1, 4];
-    let cases: [(&str, [usize; 5], &[u32], &[u32], &str, String); 7] = [
+    let cases: [Case<'_>; 7] = [
         (
             "meta-llama/Llama-3.1-8B-Instruct",
             mha,

@@ -9,7 +9,7 @@ use common::over::over_store;
 use common::rig::{self, Shape};
 use hicache_core::storage::ledger::{Entry, Ledger};
 use hicache_core::storage::sim::{SimOptions, SimStore};
-use hicache_core::storage::{Keys, Outcome, PageMut, open};
+use hicache_core::storage::{Keys, Outcome, PageMut, Store as _, open};
 use proptest::prelude::*;
 use std::time::{Duration, Instant};
 
@@ -52,13 +52,12 @@ fn a_simulation_takes_the_time_that_it_says() {
     let mut bytes = [7; 200];
     let keys = [key(1)];
     let keys = Keys { identity: &common::filed::US, digests: &keys };
-    let read = hicache_core::storage::Store::get(&store, keys, &mut [PageMut::from(&mut bytes[..])]);
+    let read = store.get(keys, &mut [PageMut::from(&mut bytes[..])]);
     assert_eq!((read, bytes), (vec![Outcome::Hit], [0; 200]));
     let began = Instant::now();
     assert_eq!([2, 3, 4].map(|number| put(&store, number)), [Outcome::Hit; 3]);
     assert!(began.elapsed() >= Duration::from_millis(45));
     assert_eq!([1, 2, 3, 4].map(|number| exists(&store, number) == Outcome::Hit), [false, true, true, true]);
-    use hicache_core::storage::Store as _;
     let seen = store.statistics();
     assert_eq!((seen.pages, seen.evicted_pages, seen.unverified_pages), (3, 1, 1));
     assert!(open("sim://?latency_us=1&read_gbps=3&write_gbps=2&size=1GiB", &client()).is_ok());

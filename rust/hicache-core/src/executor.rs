@@ -8,8 +8,7 @@ use crate::hash::Digest;
 use crate::host::{Layout, Slab};
 use crate::identity::Fingerprint;
 use crate::ids::{HostSlot, Slot};
-use crate::storage::workers::{Batch, Completion};
-use crate::storage::{Page, Work, Workers};
+use crate::storage::{Batch, Completion, Page, Store, Work, Workers};
 use crate::transfer::{Copier, CopyJob, Direction, Progress, Relocate, SpacePages, WaitOnStream};
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -103,6 +102,11 @@ impl Executor {
     /// Pages are stored and asked for under another identity from now on.
     pub const fn identify(&mut self, identity: Fingerprint) {
         self.identity = identity;
+    }
+
+    /// The store, where there is one.
+    pub fn store(&self) -> Option<&dyn Store> {
+        self.workers.as_ref()?.store()
     }
 
     /// Copies go to this copier from now on.

@@ -11,6 +11,8 @@ mod damage;
 mod evict;
 mod faults;
 mod index;
+mod parsing;
 mod rig;
 mod rules;
 mod storm;
+mod twin;

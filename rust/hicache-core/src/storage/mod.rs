@@ -14,6 +14,7 @@
 //! | `slab` | pages in slots of a few large files |
 //! | `memory`, `sim`, `null` | pages in memory; keys that only take time; nothing, also for `shm` |
 //! | `removals` | which writes of the workers a removal ended |
+//! | `batch` | what the workers are given, and what they give back |
 //! | `relay`, `desk`, `call` | a store whose calls other threads answer: those of another language |
 //! | `verified`, `seal` | a store around one that isn't trusted with bytes |
 //! | `workers` | threads that carry out batches; they own bytes, not meaning |
@@ -22,6 +23,7 @@
 //! On error: outcomes per key. No fault of a store reaches a request as an error or a hang.
 
 pub mod attempts;
+pub mod batch;
 pub mod call;
 pub mod client;
 pub mod counters;
@@ -46,6 +48,7 @@ pub mod verified;
 pub mod view;
 pub mod workers;
 
+pub use batch::{Batch, Completion, Work};
 pub use client::Client;
 pub use desk::Desk;
 pub use open::open;
@@ -54,7 +57,7 @@ pub use relay::Relay;
 pub use url::Url;
 pub use verified::Verified;
 pub use view::{PageMut, PageRef};
-pub use workers::{Batch, Completion, Page, Work, Workers};
+pub use workers::{Page, Workers};
 
 use crate::error::{Result, argument};
 use crate::hash::Digest;

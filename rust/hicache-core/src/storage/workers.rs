@@ -10,6 +10,7 @@
 //! thread and the memory of its batch; [`Workers::close`] doesn't wait for it beyond its deadline.
 #![allow(unsafe_code, reason = "makes slices of pages whose slots the work owns")]
 
+use super::batch::{Batch, Completion, Work};
 use super::removals::Removals;
 use super::{Keys, Outcome, PageMut, PageRef, Store};
 use crate::error::{Result, argument};
@@ -17,10 +18,9 @@ use crate::hash::Digest;
 use crate::identity::Fingerprint;
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded, select_biased, unbounded};
 use crossbeam_queue::SegQueue;
-use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -40,71 +40,15 @@ unsafe impl Send for Page {}
 // SAFETY: a shared page is never dereferenced: only the worker that owns its batch does that.
 unsafe impl Sync for Page {}
 
-/// What to do with a batch of keys.
-pub enum Work {
-    /// Which are there.
-    Exists,
-    /// Read into pages.
-    Get(Vec<Page>),
-    /// Write from pages; for each, the page without which it is worth nothing.
-    Put(Vec<Page>, Vec<Option<Digest>>),
-    /// Remove, and end every write that was asked for before.
-    Remove,
-}
-
-/// A batch of work.
-pub struct Batch {
-    /// Names the completion.
-    pub id: u64,
-    /// Whose pages.
-    pub identity: Fingerprint,
-    /// In order.
-    pub keys: Vec<Digest>,
-    /// What to do with them.
-    pub work: Work,
-    /// Set when nobody waits any more.
-    pub cancel: Arc<AtomicBool>,
-    /// Keeps the pages' memory mapped, should this batch outlive the cache.
-    pub memory: Arc<dyn Any + Send + Sync>,
-    /// Its number among writes and removals, once it has one ([`Workers::enlist`]).
-    attempt: Option<u64>,
-}
-
-impl Batch {
-    /// That nobody has asked for yet.
-    pub fn new(
-        id: u64,
-        identity: Fingerprint,
-        keys: Vec<Digest>,
-        work: Work,
-        cancel: Arc<AtomicBool>,
-        memory: Arc<dyn Any + Send + Sync>,
-    ) -> Self {
-        Self { id, identity, keys, work, cancel, memory, attempt: None }
-    }
-
-    fn keys(&self) -> Keys<'_> {
-        Keys { identity: &self.identity, digests: &self.keys }
-    }
-}
-
-/// A batch that ended, with an outcome for each key.
-#[derive(Debug)]
-pub struct Completion {
-    /// The number the batch was given.
-    pub id: u64,
-    /// One per key, in order.
-    pub outcomes: Vec<Outcome>,
-}
-
 /// The threads and their queues.
 pub struct Workers {
     reads: Option<Sender<Batch>>,
     writes: Option<Sender<Batch>>,
     done: Arc<SegQueue<Completion>>,
     removals: Arc<Removals>,
+    /// Until `close`.
+    store: Option<Arc<dyn Store>>,
     threads: Vec<JoinHandle<()>>,
-    store: Arc<dyn Store>,
 }
 
 impl Workers {
@@ -128,8 +72,14 @@ impl Workers {
             thread.or_else(|error| argument("io_threads", format!("no thread to be had: {error}")))
         };
         let threads = (0..threads).map(start).collect::<Result<Vec<_>>>()?;
-        let store = Arc::clone(store);
-        Ok(Self { reads: Some(reads), writes: Some(writes), done, removals, threads, store })
+        Ok(Self {
+            reads: Some(reads),
+            writes: Some(writes),
+            done,
+            removals,
+            store: Some(Arc::clone(store)),
+            threads,
+        })
     }
 
     /// A write or a removal is asked for now, whenever it is submitted: a removal wins over every write before it.
@@ -137,7 +87,7 @@ impl Workers {
         match batch.work {
             Work::Put(..) => batch.attempt = batch.attempt.or_else(|| Some(self.removals.ask())),
             Work::Remove => {
-                batch.attempt = batch.attempt.or_else(|| Some(self.removals.remove(batch.keys())))
+                batch.attempt = batch.attempt.or_else(|| Some(self.removals.remove(batch.keys())));
             }
             Work::Exists | Work::Get(_) => {}
         }
@@ -161,6 +111,11 @@ impl Workers {
         }
     }
 
+    /// Whose threads they are, until `close`.
+    pub fn store(&self) -> Option<&dyn Store> {
+        self.store.as_deref()
+    }
+
     /// The next batch that ended, in order of ending.
     pub fn completed(&self) -> Option<Completion> {
         self.done.pop()
@@ -169,6 +124,7 @@ impl Workers {
     /// Ends the threads, then the store. Those still inside the store after `most` are left behind.
     pub fn close(&mut self, most: Duration) {
         (self.reads, self.writes) = (None, None);
+        let store = self.store.take();
         let deadline = Instant::now() + most;
         for thread in self.threads.drain(..) {
             while !thread.is_finished() && Instant::now() < deadline {
@@ -178,7 +134,7 @@ impl Workers {
                 let _ = thread.join();
             }
         }
-        self.store.close();
+        store.into_iter().for_each(|store| store.close());
     }
 }
 

@@ -28,18 +28,18 @@ pub fn suffix(client: &Client, model: Option<&str>, latent: bool) -> Result<Stri
             "names=sglang knows tensor, pipeline and context ranks: say suffix= for others",
         );
     }
-    let mut suffix = format!("_{}", model.replace('/', "-"));
     let ((tensor, tensors), (stage, stages), (context, contexts)) = (axis(0), axis(1), axis(2));
+    let mut parts = vec![model.replace('/', "-")];
     if !latent {
-        suffix += &format!("_{tensor}_{tensors}");
+        parts.push(format!("{tensor}_{tensors}"));
     }
     if stages > 1 {
-        suffix += &format!("_{stages}_{stage}");
+        parts.push(format!("{stages}_{stage}"));
     }
     if contexts > 1 {
-        suffix += &format!("_cp{context}_{contexts}");
+        parts.push(format!("cp{context}_{contexts}"));
     }
-    checked(suffix)
+    checked(format!("_{}", parts.join("_")))
 }
 
 /// A suffix that makes names of files in this directory, and no other.
