@@ -195,6 +195,10 @@ def test_a_call_is_not_over_while_its_memory_is_kept(keep: str) -> None:
     gc.collect()
     reader.join(20)
     assert found == [FAILED] * 4, "what it answered isn't believed"
+    assert get(store) == [HIT] * 4, "from then on it gets copies, and can keep those"
+    assert get(store) == [HIT] * 4
+    assert people.desk.counts()["kept"] == 1
+    assert len(kept) == 8
     store.close()
 
 
