@@ -96,12 +96,11 @@ fn config(host: u32) -> Config {
 
 fn over(config: &Config, device: Option<&mut Device>, url: Option<&str>) -> HiCache {
     let planes = device.map(Device::planes);
-    // SAFETY: the tests keep a device's memory until it is detached or the cache is gone.
-    unsafe {
-        match url {
-            Some(url) => over_store(config.clone(), planes.as_deref(), url),
-            None => HiCache::over_memory(config.clone(), planes.as_deref(), None),
-        }
+    match url {
+        // SAFETY: the tests keep a device's memory until it is detached or the cache is gone.
+        Some(url) => unsafe { over_store(config.clone(), planes.as_deref(), url) },
+        // SAFETY: as above.
+        None => unsafe { HiCache::over_memory(config.clone(), planes.as_deref(), None) },
     }
     .unwrap()
 }

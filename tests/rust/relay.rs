@@ -126,11 +126,11 @@ fn what_nobody_takes_is_given_up_and_never_handed_out() {
     // It still lies there, and fills the desk: the next one finds no room in time.
     assert_eq!(relay.exists(named(&keys(1))), [Outcome::TimedOut]);
     let taker = Arc::clone(&desk);
-    let taken = thread::spawn(move || taker.take());
+    let nobody = thread::spawn(move || taker.take());
     thread::sleep(SOON / 4);
-    assert!(!taken.is_finished(), "a call whose asker has gone is taken by nobody");
+    assert!(!nobody.is_finished(), "a call whose asker has gone is taken by nobody");
     desk.close();
-    assert!(taken.join().unwrap().is_none());
+    assert!(nobody.join().unwrap().is_none());
 }
 
 /// A call that has memory isn't over before whoever took it has let go: then it is timed out.
@@ -172,11 +172,11 @@ fn close_ends_although_nobody_answers() {
         })
         .collect();
     let taker = Arc::clone(&desk);
-    let taken = ends("the taker", move || taker.take()).unwrap();
+    let call = ends("the taker", move || taker.take()).unwrap();
     desk.close();
     let watch = Arc::clone(&desk);
-    assert!(Arc::ptr_eq(&ends("the watch", move || watch.late()).unwrap(), &taken), "it is late now");
-    taken.answer(Reply::TimedOut);
+    assert!(Arc::ptr_eq(&ends("the watch", move || watch.late()).unwrap(), &call), "it is late now");
+    call.answer(Reply::TimedOut);
     let mut said: Vec<_> =
         callers.into_iter().map(|caller| ends("a caller", move || caller.join().unwrap())).collect();
     said.sort_unstable_by_key(|outcomes| outcomes[0] as u8);
@@ -261,6 +261,8 @@ impl Store for Objects {
     fn close(&self) {}
 }
 
+type Mistake = Box<dyn Fn(&mut BTreeMap<Name, Vec<u8>>)>;
+
 fn read(store: &Verified, identity: &Fingerprint, key: u8, size: usize) -> (Outcome, Vec<u8>) {
     let mut buffer = vec![0; size];
     let (left, right) = buffer.split_at_mut(size / 3);
@@ -284,7 +286,7 @@ fn no_mistake_of_a_store_is_served() {
         (objects, store)
     };
     let (ours, theirs, other) = ((OURS.0, [0; 32]), (THEIRS.0, [0; 32]), (OURS.0, [1; 32]));
-    let mut mistakes: Vec<Box<dyn Fn(&mut BTreeMap<Name, Vec<u8>>)>> = Vec::new();
+    let mut mistakes: Vec<Mistake> = Vec::new();
     for at in 0..seal::BYTES + page.len() {
         mistakes.push(Box::new(move |objects| objects.get_mut(&ours).unwrap()[at] ^= 0x40));
     }

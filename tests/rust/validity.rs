@@ -163,7 +163,10 @@ fn exactly_what_a_match_needs_travels_and_is_enough() {
                 Component::State => 1,
             };
             for component in 0..kind.len() {
-                assert_eq!(parts.tree.missing(component, Tier::Host, end).pages, [], "FULL isn't there yet");
+                assert!(
+                    parts.tree.missing(component, Tier::Host, end).pages.is_empty(),
+                    "FULL isn't there yet"
+                );
             }
             parts.bring_full(Tier::Host, end);
             for component in 0..kind.len() {

@@ -60,6 +60,10 @@ impl HiCache {
         // Last, since it leaves a directory behind.
         if let Some(open) = storage {
             let store = open()?;
+            if store.needs_shared_memory() && !cache.config.memory.shared {
+                let need = "this storage needs host memory that other processes can map: Host(shared=True)";
+                return argument("host shared", need);
+            }
             let workers = Workers::start(&store, cache.config.io_threads, cache.config.write_queue)?;
             let identity = cache.config.identity;
             cache.executor.employ(workers, identity);

@@ -12,6 +12,7 @@ use crate::parts::{DeviceSlots, PartPools};
 use crate::policy::{self, Eviction};
 use crate::reader::{self, Publisher, Reader};
 use crate::stats::Stats;
+use crate::storage::Store;
 use crate::transfer::{Direction, Progress, WaitOnStream};
 use crate::tree::Tree;
 use crate::unified::Unified;
@@ -125,6 +126,11 @@ impl HiCache {
     /// Address, bytes and, of a shared slab, descriptor of each pool's host memory.
     pub fn host_memory(&self) -> Vec<(usize, usize, Option<i32>)> {
         self.executor.memory().pools.iter().map(|pool| pool.slab.place()).collect()
+    }
+
+    /// The store, to look at; until `close`.
+    pub fn store(&self) -> Option<&dyn Store> {
+        self.executor.store()
     }
 
     /// Transfers under way.

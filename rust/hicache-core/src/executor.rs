@@ -8,8 +8,7 @@ use crate::hash::Digest;
 use crate::host::{Layout, Slab};
 use crate::identity::Fingerprint;
 use crate::ids::{HostSlot, Slot};
-use crate::storage::workers::{Batch, Completion};
-use crate::storage::{Page, Work, Workers};
+use crate::storage::{Batch, Completion, Page, Store, Work, Workers};
 use crate::transfer::{Copier, CopyJob, Direction, Progress, Relocate, SpacePages, WaitOnStream};
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -98,6 +97,11 @@ impl Executor {
     pub fn employ(&mut self, workers: Workers, identity: Fingerprint) {
         self.identity = identity;
         self.workers = Some(workers);
+    }
+
+    /// The store, where there is one.
+    pub fn store(&self) -> Option<&dyn Store> {
+        self.workers.as_ref()?.store()
     }
 
     /// Copies go to this copier from now on.
@@ -200,7 +204,10 @@ impl Executor {
 
     fn work(&mut self, id: u64, keys: Vec<Digest>, work: Work, cancel: Arc<AtomicBool>) {
         let memory: Arc<HostMemory> = Arc::clone(&self.memory);
-        let batch = Batch { id, identity: self.identity, keys, work, cancel, memory };
+        let mut batch = Batch::new(id, self.identity, keys, work, cancel, memory);
+        if let Some(workers) = &self.workers {
+            workers.enlist(&mut batch);
+        }
         match &self.workers {
             // Writes go in their order: nobody overtakes those that wait.
             Some(workers) if self.waiting.is_empty() => self.waiting.extend(workers.submit(batch)),

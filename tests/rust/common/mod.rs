@@ -9,6 +9,7 @@ pub mod drive;
 pub mod filed;
 pub mod frames;
 pub mod hybrid;
+pub mod kinds;
 pub mod memory;
 pub mod mixed;
 pub mod models;

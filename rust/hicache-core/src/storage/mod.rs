@@ -8,14 +8,20 @@
 //! | `identities` | whose pages a store holds, for people |
 //! | `ledger` | what a store holds, and which of it goes next |
 //! | `counters` | what a store did so far |
+//! | `attempts` | writes under way, so that removals win |
 //! | `file` | one verified file a page |
 //! | `relay`, `desk`, `call` | a store whose calls other threads answer: those of another language |
 //! | `verified`, `seal` | a store around one that isn't trusted with bytes |
+//! | `memory`, `sim`, `null` | pages in memory; keys that only take time; nothing, also for `shm` |
+//! | `removals` | which writes of the workers a removal ended |
+//! | `batch` | what the workers are given, and what they give back |
 //! | `workers` | threads that carry out batches; they own bytes, not meaning |
 //!
 //! [`Store`] is the specification. Knows keys and bytes; refuses to know the tree, slots and requests.
 //! On error: outcomes per key. No fault of a store reaches a request as an error or a hang.
 
+pub mod attempts;
+pub mod batch;
 pub mod call;
 pub mod client;
 pub mod counters;
@@ -23,15 +29,20 @@ pub mod desk;
 pub mod file;
 pub mod identities;
 pub mod ledger;
+pub mod memory;
+pub mod null;
 pub mod open;
 pub mod outcome;
 pub mod relay;
+mod removals;
 pub mod seal;
+pub mod sim;
 pub mod url;
 pub mod verified;
 pub mod view;
 pub mod workers;
 
+pub use batch::{Batch, Completion, Work};
 pub use client::Client;
 pub use desk::Desk;
 pub use open::open;
@@ -40,7 +51,7 @@ pub use relay::Relay;
 pub use url::Url;
 pub use verified::Verified;
 pub use view::{PageMut, PageRef};
-pub use workers::{Page, Work, Workers};
+pub use workers::{Page, Workers};
 
 use crate::error::{Result, argument};
 use crate::hash::Digest;
@@ -112,6 +123,11 @@ pub trait Store: Send + Sync {
     /// Memory that pages will be read into and written from, before the first of them: a store may prepare it. It
     /// stays mapped until `close`.
     fn register(&self, _memory: &[(*mut u8, usize)]) {}
+
+    /// Whether it is of use only where other processes can map the host's memory.
+    fn needs_shared_memory(&self) -> bool {
+        false
+    }
 
     /// What it is and how it works, for people: one line.
     fn describe(&self) -> String;

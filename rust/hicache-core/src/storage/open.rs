@@ -3,6 +3,10 @@
 //! On error: names `storage`; nothing was made.
 
 use super::file::FileStore;
+use super::file::sglang::SglangStore;
+use super::memory::MemoryStore;
+use super::null::NullStore;
+use super::sim::SimStore;
 use super::{Client, Store, Url};
 use crate::error::{Result, argument};
 use std::sync::Arc;
@@ -11,7 +15,21 @@ use std::sync::Arc;
 type Open = fn(Url, &Client) -> Result<Arc<dyn Store>>;
 
 /// The kinds of stores, by scheme.
-const KINDS: &[(&str, Open)] = &[("file", |url, client| Ok(Arc::new(FileStore::from_url(url, client)?)))];
+const KINDS: &[(&str, Open)] = &[
+    ("file", files),
+    ("memory", |url, client| Ok(Arc::new(MemoryStore::from_url(url, client)?))),
+    ("sim", |url, client| Ok(Arc::new(SimStore::from_url(url, client)?))),
+    ("shm", |url, client| Ok(Arc::new(NullStore::shared_from_url(&url, client)?))),
+    ("null", |url, client| Ok(Arc::new(NullStore::from_url(&url, client)?))),
+];
+
+/// Our files, or another engine's.
+fn files(mut url: Url, client: &Client) -> Result<Arc<dyn Store>> {
+    match url.take_choice("names", &["hicache", "sglang"])? {
+        Some("sglang") => Ok(Arc::new(SglangStore::from_url(url, client)?)),
+        _ => Ok(Arc::new(FileStore::from_url(url, client)?)),
+    }
+}
 
 /// Schemes that [`open`] knows.
 pub fn schemes() -> impl Iterator<Item = &'static str> {

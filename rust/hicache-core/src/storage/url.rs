@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Beyond this a number is a mistake in the unit, and sums of two still fit.
-const MOST: f64 = (1u64 << 62) as f64;
+const MOST: f64 = 4_611_686_018_427_387_904.0;
 
 /// A parsed URL, with the options that nobody took yet.
 #[derive(Clone, Debug, PartialEq, Eq)]

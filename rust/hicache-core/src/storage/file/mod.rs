@@ -5,7 +5,6 @@
 //! | `place` | where pages are, and where they are written before |
 //! | `pages` | what is done to one page |
 //! | `page` | a page's file: header, payload, what is compared |
-//! | `attempts` | writes under way, so that removals win |
 //! | `usage`, `sweep` | what the directory really holds; room in it |
 //! | `options` | limits; the seam for faults |
 //! | `sglang` | `SGLang`'s file names and raw pages, for a directory that both use |
@@ -15,20 +14,20 @@
 //! used longest ago go to make room, none before its children; `ttl=` bounds their age. Without, nothing is ever given up.
 //! On error: opening names `storage` and what is wrong with the directory; later faults are outcomes.
 
-mod attempts;
 pub mod options;
 pub mod page;
 mod pages;
 mod place;
+pub mod sglang;
 mod sweep;
 mod usage;
 
-use self::attempts::Attempts;
 use self::options::{KNOWN, Limits, Steps};
 use self::pages::peeked;
 use self::place::Name;
 use self::sweep::Sweeper;
 use self::usage::Usage;
+use super::attempts::Attempts;
 use super::counters::Counters;
 use super::identities::{self, Unlike};
 use super::{Client, Held, Keys, Outcome, PageMut, PageRef, Statistics, Store, Url};
@@ -53,7 +52,7 @@ pub struct FileStore {
     tmp: PathBuf,
     limits: Limits,
     steps: Steps,
-    attempts: Arc<Attempts>,
+    attempts: Arc<Attempts<Name>>,
     usage: Arc<Usage>,
     counters: Arc<Counters>,
     ours: Fingerprint,
@@ -174,8 +173,7 @@ impl Store for FileStore {
         self.each(keys, |_, key| {
             let name = Name::of(keys.identity, key);
             let path = name.path(&self.root);
-            let bytes = fs::metadata(&path).map_or(0, |data| data.len());
-            match self.take_away(&name, &path, bytes) {
+            match self.take_away(&name, &path) {
                 Ok(()) => Outcome::Hit,
                 Err(error) if error.kind() == ErrorKind::NotFound => Outcome::Absent,
                 Err(_) => Outcome::Failed,
@@ -185,12 +183,11 @@ impl Store for FileStore {
 
     fn clear(&self, identity: &Fingerprint) -> Result<u64> {
         let half = place::half(identity);
-        self.attempts.clear(&half);
+        self.attempts.clear(|name| name.identity == half);
         let (mut removed, mut left) = (0, None);
         for folder in place::folders(&self.root, Some(half)) {
             for (name, file) in folder.pages() {
-                let bytes = file.metadata().map_or(0, |data| data.len());
-                match self.take_away(&name, &file.path(), bytes) {
+                match self.take_away(&name, &file.path()) {
                     Ok(()) => removed += 1,
                     Err(error) if error.kind() == ErrorKind::NotFound => {}
                     Err(error) => left = Some(format!("can't remove {}: {error}", file.path().display())),

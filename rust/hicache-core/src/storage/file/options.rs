@@ -62,7 +62,9 @@ pub enum Step {
 
 /// The seam for faults: is asked before each step, with the page's own path, and may let it fail, or wait.
 #[derive(Clone, Default)]
-pub struct Steps(Option<Arc<dyn Fn(Step, &Path) -> io::Result<()> + Send + Sync>>);
+pub struct Steps(Option<Arc<Ask>>);
+
+type Ask = dyn Fn(Step, &Path) -> io::Result<()> + Send + Sync;
 
 impl Steps {
     /// Asks this before each step.

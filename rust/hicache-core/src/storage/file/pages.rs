@@ -37,17 +37,20 @@ impl FileStore {
     pub(super) fn read(&self, identity: &Fingerprint, key: &Digest, page: &mut PageMut<'_>) -> Outcome {
         let name = Name::of(identity, key);
         let path = name.path(&self.root);
-        let (length, outcome) = match self.try_read(&path, identity, key, page) {
+        let outcome = match self.try_read(&path, identity, key, page) {
             Ok(read) => read,
             Err(error) if error.kind() == ErrorKind::NotFound => return Outcome::Absent,
             // A page that can't be read is in the way of one that can.
-            Err(error) if unreadable(&error) => (0, Outcome::Failed),
+            Err(error) if unreadable(&error) => {
+                let _ = self.take_away(&name, &path);
+                return Outcome::Failed;
+            }
             Err(_) => return Outcome::Failed,
         };
         match outcome {
             Outcome::Hit => self.usage.used(&name),
             Outcome::Absent => {}
-            _ => drop(self.take_away(&name, &path, length)),
+            _ => drop(self.take_away(&name, &path)),
         }
         outcome
     }
@@ -58,22 +61,22 @@ impl FileStore {
         identity: &Fingerprint,
         key: &Digest,
         page: &mut PageMut<'_>,
-    ) -> io::Result<(u64, Outcome)> {
+    ) -> io::Result<Outcome> {
         self.steps.before(Step::Open, path)?;
         let mut file = opened(path)?;
         let data = file.metadata()?;
         if !data.is_file() {
-            return Ok((0, Outcome::Corrupt));
+            return Ok(Outcome::Corrupt);
         }
         if self.limits.ttl.is_some_and(|ttl| older(&data, ttl)) {
-            return Ok((data.len(), Outcome::Absent));
+            return Ok(Outcome::Absent);
         }
         self.steps.before(Step::Read, path)?;
         let outcome = page::read(&mut file, data.len(), identity, key, page)?;
         if outcome == Outcome::Hit && self.limits.bounded() {
             note_use(&file, &data);
         }
-        Ok((data.len(), outcome))
+        Ok(outcome)
     }
 
     /// Writes a page, unless it is there; and whether it was new.
@@ -87,9 +90,14 @@ impl FileStore {
     ) -> (Outcome, bool) {
         let (name, bytes) = (Name::of(identity, key), (HEADER + page.bytes()) as u64);
         let path = name.path(&self.root);
-        if matches!(self.look(&path), Ok(Some(data)) if data.len() == bytes) {
-            self.usage.used(&name);
-            return (Outcome::Hit, false);
+        match self.look(&path) {
+            Ok(Some(data)) if data.len() == bytes => {
+                self.usage.used(&name);
+                return (Outcome::Hit, false);
+            }
+            // Too old or damaged: in the way.
+            Ok(_) if path.is_file() => drop(self.take_away(&name, &path)),
+            _ => {}
         }
         let Some(mut room) = self.usage.reserve(name, bytes, &self.counters, |name| spared.contains(name))
         else {
@@ -135,13 +143,16 @@ impl FileStore {
         Ok(tmp)
     }
 
-    /// Removes a page of so many bytes, whoever is writing it.
-    pub(super) fn take_away(&self, name: &Name, path: &Path, bytes: u64) -> io::Result<()> {
+    /// Removes a page, whoever is writing it.
+    pub(super) fn take_away(&self, name: &Name, path: &Path) -> io::Result<()> {
         self.attempts.remove(name, || {
             self.steps.before(Step::Remove, path)?;
+            let bytes = fs::symlink_metadata(path).map_or(0, |data| data.len());
             let removed = fs::remove_file(path);
-            if removed.is_ok() || removed.as_ref().is_err_and(|error| error.kind() == ErrorKind::NotFound) {
-                self.usage.gone(*name, bytes);
+            match &removed {
+                Ok(()) => self.usage.gone(*name, Some(bytes)),
+                Err(error) if error.kind() == ErrorKind::NotFound => self.usage.gone(*name, None),
+                Err(_) => {}
             }
             removed
         })

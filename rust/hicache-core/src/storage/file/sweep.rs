@@ -3,12 +3,12 @@
 //!
 //! On error: a folder or a file that can't be read isn't there.
 
-use super::attempts::Attempts;
 use super::page::HEADER;
 use super::pages::peeked;
 use super::place::{Folder, Name, folders};
 use super::usage::{State, Usage, nanoseconds};
 use crate::storage::Outcome;
+use crate::storage::attempts::Attempts;
 use crate::storage::counters::Counters;
 use crate::storage::ledger::Entry;
 use std::collections::HashSet;
@@ -26,7 +26,7 @@ const SWEEPS_PER_TTL: u32 = 8;
 #[derive(Debug)]
 pub struct Sweeper {
     pub usage: Arc<Usage>,
-    pub attempts: Arc<Attempts>,
+    pub attempts: Arc<Attempts<Name>>,
     pub counters: Arc<Counters>,
 }
 

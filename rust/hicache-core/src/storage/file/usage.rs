@@ -140,11 +140,11 @@ impl Usage {
         }
     }
 
-    /// A page of so many bytes was removed.
-    pub fn gone(&self, name: Name, bytes: u64) {
+    /// A page is not there any more: one of so many bytes was removed, or it was gone already.
+    pub fn gone(&self, name: Name, removed: Option<u64>) {
         let mut state = self.lock();
         state.forget(name);
-        if !self.limits.bounded() {
+        if let Some(bytes) = removed.filter(|_| !self.limits.bounded()) {
             state.counted = (state.counted.0.saturating_sub(1), state.counted.1.saturating_sub(bytes));
         }
     }
