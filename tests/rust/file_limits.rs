@@ -181,6 +181,44 @@ fn pages_have_a_time_to_live() {
     assert_eq!((pages_below(dir.path()), store.statistics().expired_pages), (2, 1), "swept away");
 }
 
+const CHILD: &str = "HICACHE_TEST_CHILD";
+
+/// Not a test by itself: one of several processes that fill a directory.
+#[test]
+fn a_child_that_fills_a_directory() {
+    let Ok(dir) = std::env::var(CHILD) else { return };
+    let store = limited(Path::new(&dir), of_pages(64));
+    let first = i32::try_from(std::process::id() % 1_000).unwrap() * 1_000;
+    for number in first..first + 300 {
+        let outcome = put(&store, number);
+        assert!(matches!(outcome, Outcome::Hit | Outcome::Declined), "{number}: {outcome:?}");
+        get(&store, number);
+    }
+}
+
+#[test]
+fn several_processes_fill_and_evict_at_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let children: Vec<_> = (0..3)
+        .map(|_| {
+            std::process::Command::new(std::env::current_exe().unwrap())
+                .args(["--exact", "a_child_that_fills_a_directory"])
+                .env(CHILD, dir.path())
+                .stdout(std::process::Stdio::null())
+                .spawn()
+                .unwrap()
+        })
+        .collect();
+    for mut child in children {
+        assert!(child.wait().unwrap().success());
+    }
+    let store = limited(dir.path(), of_pages(64));
+    assert_eq!(put(&store, 1), Outcome::Hit);
+    assert!(pages_below(dir.path()) <= 64, "{} pages", pages_below(dir.path()));
+    assert!(store.list().unwrap().len() > 32);
+    assert_eq!((store.statistics().corrupt_pages, store.statistics().short_pages), (0, 0));
+}
+
 #[test]
 fn two_stores_on_one_directory_hold_one_limit() {
     let dir = tempfile::tempdir().unwrap();

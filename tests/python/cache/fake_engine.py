@@ -257,4 +257,4 @@ def make(
 
 def store_files(store: Path) -> list[Path]:
     """The pages of a file store."""
-    return sorted(f for f in store.rglob("*") if f.is_file() and f.parent.name != "tmp")
+    return sorted(f for f in store.rglob("*") if f.is_file() and len(f.parent.name) == 2)

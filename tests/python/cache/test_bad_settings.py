@@ -115,11 +115,22 @@ def test_host_tiers_that_are_taken(host: Host | None, pages: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "url", ["/tmp", "", "file://", "file://relative/path", "file:/x", "s3://bucket", "FILE:///x", "nope"]
+    "url",
+    [
+        *["", "file://", "file://relative/path", "file:/x", "s3://bucket", "FILE:///x", "nope", "no/where"],
+        *["/tmp/x?size=1GiB", "file:///tmp/x?size=12XB", "file:///tmp/x?fnord=1", "file:///tmp/%zz"],
+        *["\ud800", "memory://", "null:///tmp", "shm://?size=1", "file:///tmp/x?names=sglang"],
+    ],
 )
 def test_stores_that_are_refused(url: str) -> None:
     with pytest.raises(ArgumentError, match=r"^storage: "):
         build(storage=url, identity=MODEL)
+
+
+def test_shm_is_refused_where_nobody_can_map_the_host() -> None:
+    with pytest.raises(ArgumentError, match=r"^host shared: "):
+        build(storage="shm://", identity=MODEL)
+    build(storage="shm://", identity=MODEL, host=Host(tokens=16, shared=True)).close()
 
 
 def test_store_directories_that_are_refused(tmp_path: Path) -> None:

@@ -19,6 +19,8 @@ use std::time::{Duration, Instant, SystemTime};
 /// Between two sweeps at least; and the longer they take, the rarer they are.
 const REST: Duration = Duration::from_secs(10);
 const REST_TIMES: u32 = 20;
+/// However much is written, most of the time no sweep is under way.
+const LEAST_TIMES: u32 = 3;
 /// How much of the time that pages may live passes between two looks for those that are too old.
 const SWEEPS_PER_TTL: u32 = 8;
 
@@ -45,7 +47,7 @@ impl Sweeper {
             }
             let rest = REST.max(began.elapsed() * REST_TIMES);
             // A busy store may ask earlier, but not so that nothing but sweeps goes on.
-            let least = began.elapsed();
+            let least = began.elapsed() * LEAST_TIMES;
             let rest = limits.ttl.map_or(rest, |ttl| rest.min(ttl / SWEEPS_PER_TTL)).max(least);
             if !self.usage.pause(least) || !self.usage.rest(rest) {
                 return;
