@@ -41,7 +41,8 @@ class HiCache(Attaching, WithParts, WithEpochs):
     where slots are passed, an array or {its name: array}. Windows and states have slots of their own
     (`parts`): `load` brings what a hit needs of them, `hit.parts` has their slots, `insert_parts` takes them.
     `page_size`: tokens per page. `host`: the host tier, or None. `storage`: a store by URL
-    ("file:///directory") or a directory's path, or None; needs `host` and `identity`. `keys`: "tokens", or
+    ("file:///directory"), a directory's path, a class ("module:Class?option=value") or an object
+    (`hicache.storage`), which the cache closes, or None; needs `host` and `identity`. `keys`: "tokens", or
     "bigrams" where draft state depends on the next token too: a page is `page_size` pairs of neighbours, so
     that n + 1 tokens fill n places; tokens after a hit begin at `hit.length` as ever. `slots`: who
     allocates device slots, "cache" or "engine". `checkpoints_per_path`: most states that one history keeps on

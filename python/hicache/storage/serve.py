@@ -51,7 +51,7 @@ class Crew:
         self._stuck: set[threading.Thread] = set()
         self._threads: set[threading.Thread] = set()
         self._said: set[tuple[str, str]] = set()
-        self._closed = False
+        self._closed = self._copies = False
         self._tell()
         for _ in range(threads):
             self._start()
@@ -100,7 +100,7 @@ class Crew:
     def _watch(self) -> None:
         while (call := self.desk.late()) is not None:
             if not call.revoke():
-                self._say(call.verb, "kept", f"{call.verb} is over, and its pages' memory is still in use")
+                self._kept(call.verb)
             self._succeed(call)
             del call
 
@@ -118,7 +118,7 @@ class Crew:
     def _carry_out(self, call: _hicache.Call) -> None:
         """Ends the call, whatever the store does."""
         try:
-            over = _ask(call, self._store)()
+            over = _ask(call, self._store, copies=self._copies)()
         except BaseException as error:  # also what would end this thread: it has no other work
             # Nothing may keep the frames, which have the pages.
             nonsense = isinstance(error, (Nonsense, OverflowError))
@@ -130,9 +130,14 @@ class Crew:
                 self._closed |= call.verb == "close"
                 self._after(call.verb)
             else:
-                self._say(call.verb, "kept", f"{call.verb} kept views of its pages")
+                self._kept(call.verb)
             return
         call.fail(why.splitlines()[-1] if why else "failed", nonsense)
+
+    def _kept(self, verb: str) -> None:
+        """From now on the store gets copies: with those it can do what it likes."""
+        self._copies = True
+        self._say(verb, "kept", f"{verb} keeps the memory of its pages; from now on it gets copies of pages")
 
     def _after(self, verb: str) -> None:
         if verb in CHANGES:
@@ -163,16 +168,24 @@ class Crew:
             log.warning("store %s: %s: %s", type(self._store).__qualname__, verb, text)
 
 
-def _ask(call: _hicache.Call, store: Store) -> Callable[[], bool]:
+def _ask(call: _hicache.Call, store: Store, *, copies: bool) -> Callable[[], bool]:
     """Asks the store; what ends the call. No page outlives this frame but what the store kept."""
     verb, identity = call.verb, call.identity
     if verb in ("exists", "remove"):
         return _outcomes(call, getattr(store, verb)(identity, call.keys))
     if verb == "get":
         pages = [Page(runs) for runs in call.pages]
-        return _outcomes(call, store.get(identity, call.keys, pages))
+        if not copies:
+            return _outcomes(call, store.get(identity, call.keys, pages))
+        buffers = [bytearray(page.nbytes) for page in pages]
+        answers = store.get(identity, call.keys, [Page.of(buffer) for buffer in buffers])
+        for page, buffer in zip(pages, buffers, strict=True):
+            page.write(buffer)
+        return _outcomes(call, answers)
     if verb == "put":
         pages = [Page(runs) for runs in call.pages]
+        if copies:
+            pages = [Page.of(page.read()) for page in pages]
         return _outcomes(call, store.put(identity, call.keys, call.parents, pages))
     if verb == "list":
         held = [_held(item) for item in store.list()]

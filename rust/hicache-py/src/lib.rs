@@ -13,13 +13,14 @@
 //! | `stats` | counters as a dictionary |
 //! | `place` | where a released hit ended |
 //! | `process` | on which side of a fork we are |
-//! | `opened` | any store, over buffers |
+//! | `opened`, `buffers` | any store, over buffers |
 //! | `relay`, `lent` | stores that are written in Python: who answers their calls, with which memory |
 //! | `errors` | one match from the core's errors to exceptions |
 //! | `reader` | what would hit, from any thread |
 //! | `replay` | traces through the real tree |
 #![allow(missing_docs, reason = "Python's documentation is in the stub, python/hicache/_hicache.pyi")]
 
+mod buffers;
 mod cache;
 mod cuda;
 mod epoch;

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import pickle
 import threading
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -265,35 +263,6 @@ class EvictsInVain(MemoryStore):
         while self._pages and self._bytes + need > (self._capacity or 0):
             self._drop(next(iter(self._pages)))
         return self._bytes + need <= (self._capacity or 0)
-
-
-class NoPickles(PlainFileStore):
-    """Its objects are pickles."""
-
-    def _put(self, name: tuple[bytes, bytes], page: Page, number: int) -> Outcome:
-        return super()._put(name, Page.of(pickle.dumps(page.read())), number)
-
-    def _get(self, path: Path, page: Page) -> Outcome:
-        if not path.exists():
-            return ABSENT
-        try:
-            return HIT if page.write(pickle.loads(path.read_bytes())) else Outcome.CORRUPT
-        except Exception:
-            path.unlink()
-            return Outcome.CORRUPT
-
-
-class RaisesOnShort(PlainFileStore):
-    def _get(self, path: Path, page: Page) -> Outcome:
-        if path.exists() and path.stat().st_size < page.nbytes:
-            raise EOFError(path)
-        return super()._get(path, page)
-
-
-class RaisesOnGone(PlainFileStore):
-    def _get(self, path: Path, page: Page) -> Outcome:
-        content = path.read_bytes()
-        return HIT if page.write(content) else Outcome.CORRUPT
 
 
 def opened(kind: type[Store]) -> Any:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import broken
+import broken_files
 import broken_processes as processes
 import pytest
 from plain_file import PlainFileStore
@@ -52,10 +53,10 @@ CAUGHT: list[tuple[str, type[Store]]] = [
     ("test_what_is_larger_than_all_of_it", broken.EvictsInVain),
     ("test_children_leave_first", broken.EvictsInVain),
     ("test_a_smaller_size_after_reopening", PlainFileStore),
-    ("test_damaged_objects", broken.RaisesOnShort),
+    ("test_damaged_objects", broken_files.RaisesOnShort),
     ("test_swapped_objects", PlainFileStore),
-    ("test_objects_that_are_gone", broken.RaisesOnGone),
-    ("test_nothing_is_unpickled", broken.NoPickles),
+    ("test_objects_that_are_gone", broken_files.RaisesOnGone),
+    ("test_nothing_is_unpickled", broken_files.NoPickles),
 ]
 KITS: list[tuple[str, type[StoreKit]]] = [
     ("test_killed_while_it_writes", processes.InPlaceKit),

@@ -121,10 +121,9 @@ impl Workers {
         self.done.pop()
     }
 
-    /// Ends the threads, then the store. Those still inside the store after `most` are left behind.
+    /// Ends the threads, then the store. Those still inside a store after `most` are left behind.
     pub fn close(&mut self, most: Duration) {
         (self.reads, self.writes) = (None, None);
-        let store = self.store.take();
         let deadline = Instant::now() + most;
         for thread in self.threads.drain(..) {
             while !thread.is_finished() && Instant::now() < deadline {
@@ -134,7 +133,10 @@ impl Workers {
                 let _ = thread.join();
             }
         }
-        store.into_iter().for_each(|store| store.close());
+        // Closed while some are still inside it, if need be: that is its last word to them.
+        if let Some(store) = self.store.take() {
+            store.close();
+        }
     }
 }
 
