@@ -8,6 +8,7 @@ pub mod drip;
 pub mod drive;
 pub mod frames;
 pub mod hybrid;
+pub mod kept;
 pub mod memory;
 pub mod mixed;
 pub mod models;

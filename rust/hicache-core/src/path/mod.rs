@@ -8,7 +8,7 @@
 //! A verb checks its arguments before it changes anything, changes the tree, and appends commands.
 //!
 //! What windows and states add to a verb is beside it: `raise` to `load`, `give` to `insert`, `fetch` to `prefetch`,
-//! `graft` to `poll`, `parts` to `evict` and `allocate`; `shared` is for a unified buffer.
+//! `graft` to `poll`, `parts` to `evict` and `allocate`; `leftovers` is for host memory that outlives the process; `shared` is for a unified buffer.
 
 mod backup;
 mod detach;
@@ -18,6 +18,7 @@ mod fetch;
 mod give;
 mod graft;
 mod insert;
+mod leftovers;
 mod load;
 mod match_prefix;
 mod parts;
@@ -29,5 +30,6 @@ mod shared;
 mod view;
 
 pub use insert::{GivenPart, Inserted};
+pub use leftovers::Leftovers;
 pub use load::Loaded;
 pub use view::HitView;
