@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         InvariantError,
         StaleCursor,
     )
+    from hicache.forward import Forward
     from hicache.hit import Hit, Inserted, Load
     from hicache.identity import ModelIdentity
     from hicache.reader import Reader, WouldHit
@@ -34,6 +35,7 @@ _HOME = {
     "Hit": "hit",
     "Inserted": "hit",
     "Load": "hit",
+    "Forward": "forward",
     "GpuCopies": "copies",
     "Host": "config",
     "Namespace": "config",
@@ -57,6 +59,7 @@ __all__ = [
     "DeadlineError",
     "DetachedError",
     "DeviceError",
+    "Forward",
     "GpuCopies",
     "HiCache",
     "HiCacheError",

@@ -5,20 +5,21 @@ On error: `ArgumentError` names the setting; nothing was made, no directory eith
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 
 from hicache import _hicache
-from hicache.config import Host, expect, policy, store_url, whole_number
+from hicache.config import Host, expect, policy, whole_number
 from hicache.copies import GpuCopies
 from hicache.errors import ArgumentError
 from hicache.identity import ModelIdentity
 from hicache.pools import Pool, gpu
 from hicache.pools import memory as pool_memory
 from hicache.spaces import device_slots, spaces
+from hicache.storage import Served, Storage
+from hicache.storage.opening import resolve
 from hicache.unified import memory as unified_memory
 
 #: Tokens of a page: far more than any engine takes, and products with it stay far below 64 bits.
@@ -29,7 +30,7 @@ def core(
     pools: Sequence[Pool],
     page_size: int,
     host: Host | None,
-    storage: str | os.PathLike[str] | None,
+    storage: Storage | None,
     identity: ModelIdentity | None,
     gpu_copies: GpuCopies | None,
     unified: torch.Tensor | None,
@@ -41,17 +42,17 @@ def core(
     page_size = whole_number("page_size", page_size, least=1, most=MOST_PAGE_SIZE)
     for setting, value in policies.items():
         policy(setting, value)
-    url = store_url(storage)
+    named = resolve(storage)
     expect("host", host, Host)
     expect("identity", identity, ModelIdentity)
     expect("gpu_copies", gpu_copies, GpuCopies)
     slots = device_slots(pools, page_size)
-    if url is not None and identity is None:
+    if named is not None and identity is None:
         raise ArgumentError("identity: storage needs one, so that no other model's pages are served")
     page_bytes = [sum(pool.page_bytes(page_size) for pool in space) for space in spaces(pools)]
     memory = pool_memory(pools) if unified is None else unified_memory(unified, pools)
     held = list(pools) if unified is None else unified
-    fields = [] if identity is None else identity.fields()
+    fields, rank, world = ([], [], []) if identity is None else identity.fields()
     return _hicache.Cache(
         page_size=page_size,
         bigrams=policies["keys"] == "bigrams",
@@ -66,9 +67,13 @@ def core(
         copies=host.copies() if host else (None, "auto"),
         gpu=gpu(pools),
         gpu_copies=(gpu_copies or GpuCopies()).settings(),
-        storage=url,
-        identity=[*fields, ("keys", policies["keys"])]
-        + [(f"pool {pool.name}", pool.description()) for pool in pools],
+        storage=named.start() if isinstance(named, Served) else named,
+        identity=(
+            [*fields, ("keys", policies["keys"])]
+            + [(f"dtype of {pool.name}", pool.description()) for pool in pools],
+            rank,
+            world,
+        ),
         **limits,
     )
 

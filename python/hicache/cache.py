@@ -9,9 +9,8 @@ error here: it is a miss and a counter.
 from __future__ import annotations
 
 import inspect
-import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -26,6 +25,7 @@ from hicache.identity import ModelIdentity
 from hicache.parts import WithParts, names, on_host
 from hicache.pools import Pool, gpu
 from hicache.reader import Reader
+from hicache.storage import Storage
 from hicache.stream import Stream
 from hicache.tensors import Integers, Slots
 
@@ -55,7 +55,7 @@ class HiCache(Attaching, WithParts):
         page_size: int,
         *,
         host: Host | None = None,
-        storage: str | os.PathLike[str] | None = None,
+        storage: Storage | None = None,
         identity: ModelIdentity | None = None,
         gpu_copies: GpuCopies | None = None,
         unified: torch.Tensor | None = None,
@@ -102,7 +102,7 @@ class HiCache(Attaching, WithParts):
         self._stream = Stream(gpu(pools))
         self._pools = [pool.declared() for pool in pools]
         self._unified = unified is not None
-        self._forgotten: list[int] = []
+        self._forgotten: list[Callable[[], object]] = []
         self._closed = False
         #: The engine's clock, as the difference to the monotonic one.
         self._skew = 0.0
@@ -173,7 +173,8 @@ class HiCache(Attaching, WithParts):
 
     def allocate(self, pages: int) -> torch.Tensor | None:
         """Fresh device slots, int32 (pages,); evicts what it must. None, and nothing evicted: there is no
-        such room now. Pages of finished transfers count as held until a `poll`: poll, then try again."""
+        such room now. Pages of finished transfers count as held until a `poll`: poll, then try again. While a
+        `forward` is under way, None may also mean: when that ends."""
         slots = self._core.allocate(whole_number("pages", pages, least=0))
         return None if slots is None else tensors.slots(slots)
 
@@ -216,7 +217,7 @@ class HiCache(Attaching, WithParts):
         most so many of each kind, as `ready` counts them. `at`: now, in seconds (default: a monotonic clock).
         Returns what was applied."""
         while self._forgotten:
-            self._core.release(self._forgotten.pop(), 0)
+            self._forgotten.pop()()
         counts = None if limits is None else _counts(limits)
         return self._core.poll(counts, self._now(at))
 

@@ -16,13 +16,14 @@ from dataclasses import dataclass
 from numbers import Real
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
 
 from hicache import _hicache
 from hicache.errors import ArgumentError
 
-_UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
-_UNITS |= {"KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
+_UNITS = {"": 1, "B": 1}
+for _power, _letter in enumerate("KMGTP", start=1):
+    _UNITS |= {_letter: 10 ** (3 * _power), f"{_letter}B": 10 ** (3 * _power)}
+    _UNITS |= {f"{_letter}I": 2 ** (10 * _power), f"{_letter}IB": 2 ** (10 * _power)}
 #: The largest time, in seconds: 3,000 years. Milliseconds since 1970 are more.
 _LATEST = 1e11
 LAYOUTS = ("layer_first", "page_first", "page_first_direct", "page_head", "page_unified")
@@ -260,14 +261,15 @@ def policy(setting: str, value: str) -> str:
 
 
 def store_url(storage: str | os.PathLike[str] | None) -> str | None:
-    """The store's URL; a path is the file store's, an escaped "file://" URL (`Path.as_uri`) is unescaped."""
+    """The store's URL, as the core parses it: a path is the file store's. A path given as text is taken as
+    it is, as long as it is absolute and no "?" in it may be meant to begin options."""
     if storage is None:
         return None
     if isinstance(storage, os.PathLike):
-        return f"file://{Path(storage).absolute()}"
+        return Path(storage).absolute().as_uri()
     if not isinstance(storage, str):
         raise ArgumentError(f"storage: need a URL or a path, got {storage!r}")
-    return unquote(storage) if storage.startswith("file://") else storage
+    return text("storage", storage)
 
 
 def settings(

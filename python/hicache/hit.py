@@ -9,6 +9,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 import torch
@@ -120,7 +121,7 @@ class Hit:
     def __del__(self) -> None:
         # A forgotten hit pins its pages: loud where warnings are errors, and let go by the next poll.
         if getattr(self, "_cursor", True) is None and not self._cache.closed:
-            self._cache._forgotten.append(self._number)
+            self._cache._forgotten.append(partial(self._core.release, self._number, 0))
             warnings.warn("a hit was dropped without release()", ResourceWarning, stacklevel=2, source=self)
 
     def __repr__(self) -> str:

@@ -8,18 +8,22 @@ On error: `ArgumentError` names the argument, before anything was changed.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
 from hicache import _hicache, tensors
 from hicache.config import whole_number
 from hicache.errors import ArgumentError
+from hicache.forward import Forward
 from hicache.hit import Hit, Inserted
 from hicache.pools import Pool
 from hicache.spaces import spaces
 from hicache.stream import Stream
 from hicache.tensors import Integers, Slots
+
+if TYPE_CHECKING:
+    from hicache.cache import HiCache
 
 TIERS = ("device", "host")
 
@@ -50,8 +54,8 @@ class WithParts:
         return self._parts
 
     def allocate_part(self, part: str, count: int) -> torch.Tensor | None:
-        """`count` fresh device slots of a part, int32 (count,); evicts what it must. None, and nothing
-        evicted: there is no such room now."""
+        """`count` fresh device slots of a part, int32 (count,); evicts what it must. None: there is
+        no such room now, as `allocate` says."""
         slots = self._core.allocate_part(self._part(part), whole_number("count", count, least=0))
         return None if slots is None else tensors.slots(slots)
 
@@ -89,6 +93,13 @@ class WithParts:
     def frames_version(self) -> int:
         """Changes whenever the frame of a slot may have changed."""
         return self._core.frames_version()
+
+    def forward(self) -> Forward:
+        """Of a cache over one buffer: a forward of the model begins; verbs may be called meanwhile. Use it in
+        `with`, or `end` it; several may be under way. What the engine holds now stays where it is found
+        until then: its own slots, which the forward may write, and what loaded hits hold, which it reads;
+        whatever is freed, released, inserted, moved or evicted meanwhile. Look slots up after it began."""
+        return Forward(cast("HiCache", self), self._core.begin_forward())
 
     def evict_part(self, part: str, count: int, tier: str = "device") -> torch.Tensor:
         """Takes `count` slots of a part out of a tier ("device" or "host"), or as many as can go; returns

@@ -4,19 +4,28 @@ leaves.
 A slot is a name; where its page is, is its frame, and frames change when pages move to make room. Before
 each forward an engine looks its slots up in `HiCache.frames`, and indexes the views of its pools with that:
 
-    kv = hicache.pools.declare("kv", layers, most_tokens, [(heads, size)] * 2, torch.bfloat16)
-    state = hicache.pools.declare(
-        "state", 3, most_states, [(64, 64)], torch.bfloat16, of_pages=True, window=1
-    )
-    buffer = torch.empty(2**30, dtype=torch.uint8)
-    cache = HiCache([kv, state], page_size, unified=buffer)
-    planes = hicache.unified.views(buffer, [kv, state], page_size)
-    slots = cache.allocate(pages)
-    k = planes["kv"][0][cache.frames()[slots.long()].long()]    # (pages, page_size, heads, size)
+    import torch
+    from hicache import HiCache, pools, unified
 
-No forward may be under way while `allocate`, `allocate_part` or `load` run: they may move any page that no
-copy is using. Slots that are looked up once must be looked up again after each of these. Refused by name so
-far: a GPU, slots that the engine owns, and more or less than one part.
+    P, heads, size = 16, 8, 64
+    kv = pools.declare("kv", 2, 4096, [(heads, size)] * 2, torch.bfloat16)      # at most 4096 tokens
+    state = pools.declare("state", 3, 64, [(64, 64)], torch.float32, of_pages=True, window=1)
+    buffer = torch.empty(2**24, dtype=torch.uint8)
+    cache = HiCache([kv, state], P, unified=buffer)
+    planes = unified.views(buffer, [kv, state], P)      # "kv": K and V of layer 0, K and V of layer 1
+    slots = cache.allocate(3)
+    with cache.forward():                               # until it is through, verbs may be called
+        frames = cache.frames()[slots.long()].long()
+        planes["kv"][0][frames] = 1.0                                           # (3, P, heads, size)
+        more = cache.allocate(2)                        # None: no room before this forward is through
+    print(tuple(planes["kv"][0].shape[1:]))                                     # (16, 8, 64)
+    cache.free(torch.cat([slots, more]))
+    cache.close()
+
+`allocate`, `allocate_part` and `load` may move any page that no copy is using. So either none of them is
+called while a forward is under way, or the engine says when that begins and ends (`HiCache.forward`): what it
+may use then stays where it is found. Slots that are looked up once must be looked up again for each forward.
+Refused by name so far: a GPU, slots that the engine owns, and more or less than one part.
 
 On error: `ArgumentError` names what can't be in one buffer.
 """

@@ -30,6 +30,7 @@ UNSAFE = (
     "rust/hicache-core/src/transfer/cuda/",
     "rust/hicache-core/build.rs",  # names the CUDA compiler through the environment
     "rust/hicache-core/src/storage/workers.rs",
+    "rust/hicache-core/src/storage/disk/",  # addresses, to the kernel and back
     "rust/hicache-core/src/assemble.rs",
     "rust/hicache-core/src/gpu.rs",
     "benches/copies/",  # its flat copies and its regions

@@ -1,13 +1,17 @@
-"""The examples of the README and of docs/hybrids.md, as a reader would run them."""
+"""The examples of the README, of docs/hybrids.md and of docstrings, as a reader would run them."""
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+INDENTED = re.compile(r"(?:^(?: {4}.*)?\n)+", re.M)
 
 
 def test_the_readmes_example_runs_and_hits(tmp_path: Path) -> None:
@@ -24,6 +28,40 @@ def test_the_example_for_hybrids_prints_what_it_says() -> None:
     said = re.findall(r"^print\(.*#\s*(\([^)]*\)):", code, re.M)
     assert len(said) == 4
     assert printed(code).splitlines() == said
+
+
+def examples_of(source: str) -> list[str]:
+    """Indented parts of docstrings that are Python. Tables and formulas are none."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        text = (ast.get_docstring(node) or "") if isinstance(node, DOCUMENTED) else ""
+        found += [textwrap.dedent(part) for part in INDENTED.findall(text + "\n") if is_python(part)]
+    return found
+
+
+def is_python(part: str) -> bool:
+    try:
+        return bool(ast.parse(textwrap.dedent(part)).body)
+    except SyntaxError:
+        return False
+
+
+def test_every_example_in_a_docstring_prints_what_it_says() -> None:
+    sources = sorted((ROOT / "python" / "hicache").rglob("*.py"))
+    examples = {path.stem: examples_of(path.read_text(encoding="utf-8")) for path in sources}
+    examples = {name: codes for name, codes in examples.items() if codes}
+    assert list(examples) == ["unified"]
+    for code in (code for codes in examples.values() for code in codes):
+        said = re.findall(r"^ *print\(.*\S +# (.*)$", code, re.M)
+        assert said
+        assert printed(code).splitlines() == said
+
+
+def test_an_example_is_found_and_a_table_is_not() -> None:
+    table = '"""What it is.\n\n    name    what\n    S_t     a_t S_{t-1}\n\nOn error: none.\n"""\n'
+    function = 'def f():\n    """Does it:\n\n        f()\n        f()    # again\n\n    And more."""\n'
+    assert examples_of(table) == []
+    assert [code.strip() for code in examples_of(table + function)] == ["f()\nf()    # again"]
 
 
 def printed(code: str) -> str:

@@ -8,6 +8,8 @@ mod common;
 mod far;
 #[path = "cuda/geometry.rs"]
 mod geometry;
+#[path = "cuda/options.rs"]
+mod options;
 #[path = "cuda/order.rs"]
 mod order;
 #[path = "cuda/pinning.rs"]
@@ -21,7 +23,7 @@ use common::Seeded;
 use geometry::{Kind, Pool, SHAPES};
 use hicache_core::ids::Slot;
 use hicache_core::transfer::cuda::{CudaCopier, CudaError, CudaResult, Engine, Settings, Stream, probe};
-use hicache_core::transfer::{Copier, CopyJob, Direction, GpuOptions};
+use hicache_core::transfer::{Copier, CopyJob, Direction};
 use std::ffi::{CString, c_char};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -231,24 +233,6 @@ fn each_layout_takes_the_way_that_suits_it() {
         copier.submit(job(1, Direction::In, &[(0, 1), (2, 3)]));
         assert_eq!(enqueued(), ways, "{kind:?} {staging}");
     }
-}
-
-#[test]
-fn a_cache_copies_as_its_settings_say() {
-    let usual = GpuOptions::default();
-    let counts = |options| {
-        let _one = machine(4, 13000, 1);
-        whole::goes_by(options);
-        enqueued()
-    };
-    let (kernels, batches) = counts(GpuOptions { engine_run: [1; 2], ..usual });
-    assert!(kernels == 0 && batches > 0, "all by the copy engine");
-    let (kernels, batches) = counts(GpuOptions { staging: [0; 2], ..usual });
-    assert!(kernels > 0 && batches == 0, "all by kernels: runs are short");
-    let (kernels, batches) = counts(GpuOptions { engine_run: [1, 1 << 40], ..usual });
-    assert!(kernels > 0 && batches > 0, "each direction as it is told");
-    let refused = GpuOptions { multiprocessors: [0, 1], ..usual }.check().unwrap_err().to_string();
-    assert!(refused.starts_with("gpu_copies: "), "{refused}");
 }
 
 #[test]

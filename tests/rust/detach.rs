@@ -5,6 +5,7 @@
 mod common;
 
 use common::memory::stamp;
+use common::over::over_store;
 use common::rig::{self, Rig, Shape};
 use hicache_core::assemble::DevicePlane;
 use hicache_core::hash::Namespace;
@@ -96,7 +97,13 @@ fn config(host: u32) -> Config {
 fn over(config: &Config, device: Option<&mut Device>, url: Option<&str>) -> HiCache {
     let planes = device.map(Device::planes);
     // SAFETY: the tests keep a device's memory until it is detached or the cache is gone.
-    unsafe { HiCache::over_memory(config.clone(), planes.as_deref(), url) }.unwrap()
+    unsafe {
+        match url {
+            Some(url) => over_store(config.clone(), planes.as_deref(), url),
+            None => HiCache::over_memory(config.clone(), planes.as_deref(), None),
+        }
+    }
+    .unwrap()
 }
 
 fn attach(cache: &mut HiCache, device: &mut Device, slots: u32) -> hicache_core::Result<()> {
@@ -232,7 +239,7 @@ fn a_cache_that_can_not_be_leaves_no_directory() {
     ];
     for (config, why) in cases {
         // SAFETY: nothing is made that could keep the memory.
-        let made = unsafe { HiCache::over_memory(config, Some(&planes), Some(&url)) };
+        let made = unsafe { over_store(config, Some(&planes), &url) };
         let error = made.err().expect(why).to_string();
         assert!(cfg!(feature = "cuda") || error.contains(why), "{error}");
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "{why}");

@@ -3,57 +3,19 @@
 
 mod common;
 
+use common::filed::{HEADER, US, exists, file, get, get_as, key, page, put};
 use common::plain::Plain;
-use hicache_core::hash::{Digest, page_digest};
+use hicache_core::hash::Digest;
 use hicache_core::identity::Fingerprint;
-use hicache_core::page::Tokens;
 use hicache_core::storage::file::FileStore;
-use hicache_core::storage::{Outcome, Store, open};
+use hicache_core::storage::{Client, Outcome, Store, open};
 use std::fs;
-use std::path::{Path, PathBuf};
-
-const HEADER: usize = 104;
-const US: Fingerprint = Fingerprint([1; 32]);
-
-fn key(number: i32) -> Digest {
-    page_digest(None, Tokens::I32(&[number]))
-}
-
-fn page(number: i32) -> Vec<u8> {
-    key(number).0.iter().copied().cycle().take(200).collect()
-}
-
-fn put(store: &FileStore, number: i32) -> Outcome {
-    Plain(store, US).put(&[key(number)], &[&page(number)])[0]
-}
-
-/// Reads a page; a hit must be the very bytes that were put.
-fn get(store: &FileStore, number: i32) -> Outcome {
-    get_as(store, US, number)
-}
-
-fn get_as(store: &FileStore, identity: Fingerprint, number: i32) -> Outcome {
-    let mut bytes = vec![0xEE; 200];
-    let outcome = Plain(store, identity).get(&[key(number)], &mut [&mut bytes])[0];
-    if outcome == Outcome::Hit {
-        assert_eq!(bytes, page(number), "wrong bytes were served");
-    }
-    outcome
-}
-
-fn exists(store: &FileStore, number: i32) -> Outcome {
-    Plain(store, US).exists(&[key(number)])[0]
-}
+use std::path::PathBuf;
 
 fn root() -> (tempfile::TempDir, FileStore) {
     let dir = tempfile::tempdir().unwrap();
     let store = FileStore::open(dir.path()).unwrap();
     (dir, store)
-}
-
-fn file(root: &Path, number: i32) -> PathBuf {
-    let name = format!("{:?}", key(number));
-    root.join(&format!("{US:?}")[..32]).join(&name[..2]).join(&name[2..])
 }
 
 #[test]
@@ -182,11 +144,12 @@ fn a_place_that_cannot_be_used_is_refused_by_name() {
         let error = FileStore::open(&path).unwrap_err().to_string();
         assert!(error.starts_with("storage:"), "{error}");
     }
-    for url in ["file://relative/path", "ftp:///x", "/no/scheme", ""] {
-        let Err(error) = open(url) else { panic!("{url} was opened") };
+    for url in ["file://relative/path", "ftp:///x", "no/scheme", "/bare?size=1GiB", ""] {
+        let Err(error) = open(url, &Client::alone(US)) else { panic!("{url} was opened") };
         assert!(error.to_string().starts_with("storage:"), "{error}");
     }
-    open(&format!("file://{}", dir.path().display())).unwrap();
+    open(&format!("file://{}", dir.path().display()), &Client::alone(US)).unwrap();
+    open(&dir.path().display().to_string(), &Client::alone(US)).unwrap();
 }
 
 /// Two stores on one directory, each used by two threads, writing the same and other pages at once.

@@ -4,6 +4,7 @@
 
 mod common;
 
+use common::over::over_store;
 use common::plain::Plain;
 use common::side::{SHAPES, Shape, Side};
 use hicache_core::assemble::DevicePlane;
@@ -229,7 +230,7 @@ fn travel(
 ) {
     let tokens = [7, 8, 9];
     // SAFETY: `memory` outlives the cache and is never resized.
-    let cache = || unsafe { HiCache::over_memory(config.clone(), Some(device), Some(url)) }.unwrap();
+    let cache = || unsafe { over_store(config.clone(), Some(device), url) }.unwrap();
     let plane = |shape: &Shape, at: usize, slot: Slot, page: u32| {
         let bytes = shape.bytes(at % 2);
         (slot.0 as usize * bytes..(slot.0 as usize + 1) * bytes, shape.stamp(page, at / 2, at % 2))

@@ -223,8 +223,8 @@ fn a_directory_is_one_live_cache_s_and_in_memory() {
 
 #[test]
 fn storms_keep_their_books_over_restarts() {
+    let (mut adopted, mut given_up) = (0, 0);
     for shape in shapes() {
-        let (mut adopted, mut given_up) = (0, 0);
         for seed in seeds(8) {
             let place = Place::new();
             for life in 0..4 {
@@ -245,9 +245,8 @@ fn storms_keep_their_books_over_restarts() {
                 squall.rig.cache.close(Duration::from_secs(10));
             }
         }
-        let never = shape.parts.iter().any(|part| part.2 == 0);
-        assert!((never || adopted > 30) && given_up > 30, "it happens: {adopted} {given_up} {shape:?}");
     }
+    assert!(adopted > 60 && given_up > 200, "it happens: {adopted} {given_up}");
 }
 
 /// Not a test: the process that `killed_at_any_moment_it_costs_hits_only` kills.

@@ -143,6 +143,15 @@ fn moves_wait_for_gates() {
     assert_eq!(buffer.relieve(End::Down, 1), Relief::Wait(vec![forward]));
     buffer.close(forward).unwrap();
 
+    // What it writes and is given back stays nobody's, until it is through; what it can't be reading is free at once.
+    let mut freed = Unified::new(geometry(110, 10, 5));
+    let two = freed.take(End::Up, 2).unwrap();
+    let forward = freed.open(Gate::Forward { writes: vec![(End::Up, two[0])] });
+    freed.give_back(End::Up, &two).unwrap();
+    assert_eq!((freed.pending(End::Up), freed.span(End::Up)), (1, 1));
+    freed.close(forward.unwrap()).unwrap();
+    assert_eq!((freed.pending(End::Up), freed.span(End::Up)), (0, 0));
+
     // One that only reads lets the page move, and keeps where it was.
     let forward = buffer.open(Gate::Forward { writes: Vec::new() }).unwrap();
     let Relief::Moves(moves) = buffer.relieve(End::Down, 2) else { panic!("a page moves") };

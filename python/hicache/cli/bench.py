@@ -103,6 +103,14 @@ def multiturn(
             min=WIDTH, max=MOST_HIDDEN, help=f"Its width, a multiple of {WIDTH}.", show_default=str(HIDDEN)
         ),
     ] = None,
+    kinds: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LETTERS",
+            help="Its layers' kinds, over and over: F (full attention), W (sliding window), S (state).",
+            show_default="F",
+        ),
+    ] = None,
     seed: Annotated[
         int, typer.Option(min=0, max=2**63 - 1, help="Of the token ids and the random weights.")
     ] = 20260626,
@@ -134,7 +142,7 @@ def multiturn(
     workload = Workload(clients, rounds, new_input, new_output, page_size, seed)
     names = configuration_names(configurations)
     chosen_sizes = tier_sizes(workload, names, device, host)
-    shape = model_shape(model is BenchModel.random, layers, hidden)
+    shape = model_shape(model is BenchModel.random, layers, hidden, kinds)
     if store is not None and "storage" not in names:
         raise refused("--store", "only together with the configuration 'storage'")
     output_file("--json", json_file)
@@ -143,7 +151,7 @@ def multiturn(
     with store_directory(store) as directory:
         outcomes = _run(workload, names, chosen_sizes, (model, *shape), running, threads, directory)
     differing = report.different_answers(outcomes)
-    settings = {"model": model.value, "running": running, **vars(workload)}
+    settings = {"model": model.value, "kinds": shape[2], "running": running, **vars(workload)}
     tiers = [one.document() for one in outcomes]
     file = json_file or out / f"{NAME}.json"
     _write({**settings, "different_answers": differing, "configurations": tiers}, file)
@@ -158,7 +166,7 @@ def _run(
     workload: Workload,
     names: list[str],
     chosen: Sizes,
-    model: tuple[BenchModel, int, int],
+    model: tuple[BenchModel, int, int, str],
     running: int,
     threads: int | None,
     store: Path,
@@ -169,8 +177,8 @@ def _run(
     from hicache.cli.bench_run import ModelChoice, run
 
     torch.set_num_threads(threads or max(1, (os.cpu_count() or 1) - 1))
-    kind, layers, hidden = model
-    weights = _loaded(ModelChoice(kind is BenchModel.smollm2, layers, hidden, workload.seed))
+    kind, layers, hidden, kinds = model
+    weights = _loaded(ModelChoice(kind is BenchModel.smollm2, layers, hidden, kinds, workload.seed))
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     outcomes = []

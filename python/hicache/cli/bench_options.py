@@ -13,6 +13,7 @@ from hicache.cli.options import refused, tier_pages
 
 #: The random model's shape, and what its width is a multiple of; positions that both models have.
 LAYERS, HIDDEN, WIDTH = 6, 256, 64
+KINDS = "FWS"
 POSITIONS = 8192
 MOST_CLIENTS, MOST_LAYERS, MOST_HIDDEN = 1024, 64, 4096
 
@@ -52,11 +53,16 @@ def tier_sizes(workload: Workload, names: list[str], device: str | None, host: s
     return found
 
 
-def model_shape(random: bool, layers: int | None, hidden: int | None) -> tuple[int, int]:
-    """Layers and width of the random model."""
-    for option, value in (("--layers", layers), ("--hidden", hidden)):
+def model_shape(
+    random: bool, layers: int | None, hidden: int | None, kinds: str | None
+) -> tuple[int, int, str]:
+    """Layers, width, and a letter for each layer, of the random model."""
+    for option, value in (("--layers", layers), ("--hidden", hidden), ("--kinds", kinds)):
         if value is not None and not random:
             raise refused(option, "only together with --model random")
     if hidden is not None and hidden % WIDTH:
         raise refused("--hidden", f"{hidden} is not a multiple of {WIDTH}")
-    return layers or LAYERS, hidden or HIDDEN
+    if kinds is not None and (not kinds or set(kinds) - set(KINDS)):
+        raise refused("--kinds", f"{kinds!r}: use letters of {KINDS}")
+    count = layers or LAYERS
+    return count, hidden or HIDDEN, ((kinds or KINDS[0]) * count)[:count]

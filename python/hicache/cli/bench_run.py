@@ -32,6 +32,7 @@ class ModelChoice:
     real: bool
     layers: int
     hidden: int
+    kinds: str
     seed: int
 
     def load(self) -> Model:
@@ -39,7 +40,7 @@ class ModelChoice:
         if self.real:
             model = real_model().model
         else:
-            model = random_model(self.layers, self.hidden, self.seed, torch.float64)
+            model = random_model(self.layers, self.hidden, self.seed, torch.float64, kinds=self.kinds)
         warm_up(model, CHUNK_TOKENS)
         return model
 

@@ -15,7 +15,7 @@ import typer
 import typer.main
 from typer.core import TyperCommand, TyperGroup
 
-COMMANDS = ("demo", "bench", "replay")
+COMMANDS = ("demo", "bench", "replay", "store")
 
 
 class LazyGroup(TyperGroup):

@@ -24,6 +24,8 @@ from hicache.engines.reference.parts import STATES
 
 #: Of the random model: elements of a head, query heads to a KV head, and token ids.
 HEAD, GROUP, VOCABULARY = 32, 2, 4096
+#: Tokens that its sliding windows see.
+SLIDING = 128
 DRAIN_S = 60.0
 #: Of a hybrid: pages of the device to a state that is kept.
 PAGES_A_STATE = 4
@@ -86,10 +88,17 @@ def pools_of(model: Model, pages: int, page_size: int, states: int) -> Pools:
 
 
 def random_model(
-    layers: int, hidden: int, seed: int, dtype: torch.dtype, vocabulary: int = VOCABULARY
+    layers: int,
+    hidden: int,
+    seed: int,
+    dtype: torch.dtype,
+    vocabulary: int = VOCABULARY,
+    kinds: str = "",
 ) -> Model:
-    """Seeded random weights; `hidden` is a multiple of `HEAD * GROUP`."""
+    """Seeded random weights; `hidden` is a multiple of `HEAD * GROUP`. `kinds`: of its layers, "" for full
+    attention in all of them."""
     heads = hidden // HEAD
+    states = (heads, HEAD, HEAD) if STATE in kinds else (0, 0, 0)
     config = ModelConfig(
         layers=layers,
         hidden=hidden,
@@ -98,6 +107,11 @@ def random_model(
         head_dim=HEAD,
         ffn=hidden * 11 // 4,
         vocabulary=vocabulary,
+        kinds=kinds,
+        window=SLIDING if WINDOW in kinds else 0,
+        state_heads=states[0],
+        state_key=states[1],
+        state_value=states[2],
     )
     return Model(config, random_weights(config, seed=seed, dtype=dtype))
 

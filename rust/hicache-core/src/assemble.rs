@@ -14,7 +14,7 @@ use crate::ids::Slot;
 use crate::parts::DeviceSlots;
 use crate::pool::{self, PoolSpec};
 use crate::restart::{Kept, Opened, store::KeptStore};
-use crate::storage::{self, Store, Workers};
+use crate::storage::{Store, Workers};
 use crate::transfer::Copier;
 use crate::transfer::cpu::{CpuCopier, DeviceBuffer};
 use crate::transfer::plan::{Plan, PlanePair};
@@ -31,9 +31,12 @@ pub struct DevicePlane {
     pub bytes: usize,
 }
 
+/// Opens a cache's store, once all else is there. Its client has the configuration's identity.
+pub type Opening<'a> = &'a dyn Fn() -> Result<Arc<dyn Store>>;
+
 impl HiCache {
     /// A cache over device memory that the CPU reaches, one list of planes per pool in the pool's order,
-    /// with the store that `storage` names. Without device memory the cache begins detached.
+    /// with the store that `storage` opens. Without device memory the cache begins detached.
     ///
     /// # Errors
     /// Names the field that can't be meant or had. Nothing was started.
@@ -43,7 +46,7 @@ impl HiCache {
     pub unsafe fn over_memory(
         config: Config,
         device: Option<&[Vec<DevicePlane>]>,
-        storage: Option<&str>,
+        storage: Option<Opening<'_>>,
     ) -> Result<Self> {
         config.check()?;
         if let Some(device) = device {
@@ -60,7 +63,11 @@ impl HiCache {
             unsafe { cache.attach(device, &slots) }?;
         }
         // Last, since it leaves a directory behind.
-        let store = storage.map(storage::open).transpose()?;
+        let store = storage.map(|open| open()).transpose()?;
+        if store.as_ref().is_some_and(|store| store.needs_shared_memory()) && !cache.config.memory.shared {
+            let need = "this storage needs host memory that other processes can map: Host(shared=True)";
+            return argument("host shared", need);
+        }
         let store: Option<Arc<dyn Store>> = match kept {
             Some(kept) => Some(Arc::new(KeptStore::new(kept, store))),
             None => store,

@@ -28,8 +28,8 @@ impl HiCache {
         }
         self.check_buffer()?;
         let held: usize = self.hits.values().map(|hit| 1 + usize::from(hit.also.is_some())).sum();
-        let pins = held + self.flights.pins();
-        books(self.tree.pins() == pins, "C4: pins without a hit or a transfer")
+        let pins = held + self.flights.pins() + self.forwards.pins();
+        books(self.tree.pins() == pins, "C4: pins without a hit, a transfer or a forward")
     }
 
     /// Whether memory that outlives the process says that something is in a slot in which nothing is.

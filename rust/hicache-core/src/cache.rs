@@ -9,6 +9,7 @@ use crate::hit::Hit;
 use crate::host::SlotPool;
 use crate::ids::{HitId, Tier};
 use crate::parts::{DeviceSlots, PartPools};
+use crate::path::Forwards;
 use crate::policy::{self, Eviction};
 use crate::reader::{self, Publisher, Reader};
 use crate::stats::Stats;
@@ -37,6 +38,7 @@ pub struct HiCache {
     pub(crate) frames_version: u64,
     pub(crate) hits: HashMap<HitId, Hit>,
     pub(crate) flights: Flights,
+    pub(crate) forwards: Forwards,
     pub(crate) commands: Vec<Command>,
     pub(crate) executor: Executor,
     pub(crate) stats: Stats,
@@ -92,6 +94,7 @@ impl HiCache {
             frames_version: 0,
             hits: HashMap::new(),
             flights: Flights::default(),
+            forwards: Forwards::default(),
             commands: Vec::new(),
             executor,
             stats: Stats::default(),

@@ -47,7 +47,7 @@ impl HostMemory {
         let page = Page(runs.collect());
         debug_assert_eq!(
             page.bytes(),
-            of_space().map(|pool| pool.layout.page_bytes()).sum(),
+            of_space().map(|pool| pool.layout.page_bytes()).sum::<usize>(),
             "a slot's runs"
         );
         page
@@ -109,11 +109,9 @@ impl Executor {
         Arc::clone(self.kept.insert(Arc::new(kept)))
     }
 
-    /// Others may take its memory over, unless a storage thread was left behind that may still write to it.
+    /// Others may take memory over that outlives the process: no copy is under way, and the workers have been closed.
     pub fn leave(&self) {
-        if let Some(kept) = self.kept.as_ref().filter(|kept| Arc::strong_count(kept) == 1) {
-            kept.leave();
-        }
+        self.kept.iter().for_each(|kept| kept.leave());
     }
 
     /// What is in memory that outlives the process.
@@ -235,7 +233,10 @@ impl Executor {
 
     fn work(&mut self, id: u64, keys: Vec<Digest>, work: Work, cancel: Arc<AtomicBool>) {
         let memory: Arc<HostMemory> = Arc::clone(&self.memory);
-        let batch = Batch { id, identity: self.identity, keys, work, cancel, memory };
+        let mut batch = Batch::new(id, self.identity, keys, work, cancel, memory);
+        if let Some(workers) = &self.workers {
+            workers.enlist(&mut batch);
+        }
         match &self.workers {
             // Writes go in their order: nobody overtakes those that wait.
             Some(workers) if self.waiting.is_empty() => self.waiting.extend(workers.submit(batch)),

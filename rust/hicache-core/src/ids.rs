@@ -53,6 +53,10 @@ impl Cursor {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct HitId(pub u64);
 
+/// A forward of the model under way, over one cache's unified buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ForwardId(pub u64);
+
 /// The tiers that the tree places pages in. Storage has no slots, hence no place here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Tier {

@@ -11,10 +11,11 @@ use crate::pools::{self, CopiesArgument, GpuArgument, HostArgument, MemoryArgume
 use crate::process::Origin;
 use crate::reader::Reader;
 use crate::slots::Given;
+use crate::store::{IdentityArgument, StorageArgument, client};
 use crate::tokens::{SlotBuffer, TokenBuffer, explain, slots};
+use hicache_core::assemble::Opening;
 use hicache_core::hash::Namespace;
 use hicache_core::host::SlabOptions;
-use hicache_core::identity::Fingerprint;
 use hicache_core::ids::{HitId, Tier};
 use hicache_core::page::PageSize;
 use hicache_core::transfer::Direction;
@@ -72,8 +73,8 @@ impl Cache {
         copies: CopiesArgument,
         gpu: Option<i32>,
         gpu_copies: GpuArgument,
-        storage: Option<&str>,
-        identity: Vec<(String, String)>,
+        storage: Option<StorageArgument>,
+        identity: IdentityArgument,
         io_threads: usize,
         write_queue: usize,
         prefetch_deadline: f64,
@@ -83,7 +84,7 @@ impl Cache {
         let page_size = PageSize::new(page_size).or_raise(py)?;
         let pools = pools.into_iter().map(pools::spec).collect::<Result<Vec<_>, Error>>().or_raise(py)?;
         let device = memory.map(pools::device);
-        let identity = Fingerprint::of(&identity, page_size, &pools);
+        let client = client(identity, page_size, &pools).or_raise(py)?;
         let (host_slots, layout, shared, prefault_threads, node) = host;
         let (device_slots, host_slots, parts) = pools::slots(&device_slots, &host_slots).or_raise(py)?;
         let config = Config {
@@ -102,7 +103,7 @@ impl Cache {
             copies: pools::copies(&copies).or_raise(py)?,
             gpu,
             gpu_copies: pools::gpu(gpu_copies),
-            identity,
+            identity: client.identity,
             io_threads,
             write_queue,
             prefetch_deadline,
@@ -111,7 +112,12 @@ impl Cache {
         };
         // SAFETY: `keep` holds the tensors whose addresses `device` names until the core is dropped.
         #[allow(unsafe_code)]
-        let core = unsafe { HiCache::over_memory(config, device.as_deref(), storage) }.or_raise(py)?;
+        let core = unsafe {
+            let store = storage.map(|storage| move || storage.open(&client));
+            let store = store.as_ref().map(|store| store as Opening<'_>);
+            HiCache::over_memory(config, device.as_deref(), store)
+        }
+        .or_raise(py)?;
         Ok(Self { core: ManuallyDrop::new(core), keep, origin: Origin::here() })
     }
 

@@ -13,6 +13,8 @@
 //! | `stats` | counters as a dictionary |
 //! | `place` | where a released hit ended |
 //! | `process` | on which side of a fork we are |
+//! | `opened` | any store, over buffers |
+//! | `relay`, `lent` | stores that are written in Python: who answers their calls, with which memory |
 //! | `errors` | one match from the core's errors to exceptions |
 //! | `reader` | what would hit, from any thread |
 //! | `replay` | traces through the real tree |
@@ -23,15 +25,19 @@ mod cuda;
 mod errors;
 mod hit;
 mod landing;
+mod lent;
 mod load;
+mod opened;
 mod parts;
 mod place;
 mod pools;
 mod process;
 mod reader;
+mod relay;
 mod replay;
 mod slots;
 mod stats;
+mod store;
 mod tokens;
 
 use pyo3::prelude::*;
@@ -46,6 +52,9 @@ fn _hicache(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<pools::Layout>()?;
     module.add_function(wrap_pyfunction!(pools::memory_available, module)?)?;
     module.add_class::<load::Load>()?;
+    module.add_class::<opened::Store>()?;
+    module.add_class::<relay::Desk>()?;
+    module.add_class::<relay::Call>()?;
     module.add_class::<reader::Reader>()?;
     module.add_class::<replay::Replay>()?;
     #[cfg(feature = "cuda")]

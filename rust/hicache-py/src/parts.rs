@@ -1,4 +1,5 @@
-//! The verbs of parts: the windows and states of hybrid models, which have slots of their own.
+//! The verbs of parts: the windows and states of hybrid models, which have slots of their own; and what concerns a
+//! buffer that FULL and a part share.
 //!
 //! A part is its number: what it is called, Python knows. Nothing is decided here.
 //! On error: `ArgumentError` names the argument, before anything was changed.
@@ -8,7 +9,7 @@ use crate::errors::OrRaise;
 use crate::slots::Given;
 use crate::tokens::{TokenBuffer, explain, holes, slots};
 use hicache_core::GivenPart;
-use hicache_core::ids::{HitId, Slot, Tier};
+use hicache_core::ids::{ForwardId, HitId, Slot, Tier};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -59,6 +60,15 @@ impl Cache {
 
     fn frames_version(&self) -> u64 {
         self.core.frames_version()
+    }
+
+    /// Begins a forward over a unified buffer: its number.
+    fn begin_forward(&mut self, py: Python<'_>) -> PyResult<u64> {
+        self.core(py)?.begin_forward().map(|forward| forward.0).or_raise(py)
+    }
+
+    fn end_forward(&mut self, py: Python<'_>, forward: u64) -> PyResult<()> {
+        self.core(py)?.end_forward(ForwardId(forward)).or_raise(py)
     }
 
     /// Counters and gauges of one part.

@@ -91,6 +91,7 @@ namespace emulated {
 struct Counts {
     size_t streams, events, allocations, registrations; // alive
     size_t launches, copies, batches;                   // ever enqueued
+    size_t widest;                                      // thread groups of the largest launch ever
 };
 
 void reset(uint64_t seed, int driver, int devices); // forgets everything
@@ -102,7 +103,7 @@ void around_kernels(std::function<void(bool runs)> hook); // called before and a
 cudaError_t enqueue(cudaStream_t stream, std::function<void()> work); // nullptr: the default stream
 void run(size_t most); // operations, in any order that events allow
 bool idle();           // nothing is left to run
-cudaError_t launched(const char *call, std::function<void()> work, cudaStream_t stream);
+cudaError_t launched(const char *call, unsigned groups, std::function<void()> work, cudaStream_t stream);
 
 } // namespace emulated
 
@@ -119,5 +120,5 @@ cudaError_t cudaLaunchKernel(void (*kernel)(Parameters), dim3 groups, dim3 threa
                 kernel(copy);
             }
     };
-    return emulated::launched("cudaLaunchKernel", work, stream);
+    return emulated::launched("cudaLaunchKernel", groups.x, work, stream);
 }

@@ -40,9 +40,10 @@ bool idle() {
     for (cudaStream_t stream : machine.streams) empty = empty && stream->queue.empty();
     return empty;
 }
-cudaError_t launched(const char *call, std::function<void()> work, cudaStream_t stream) {
+cudaError_t launched(const char *call, unsigned groups, std::function<void()> work, cudaStream_t stream) {
     ENTER(call);
     ++machine.ever.launches;
+    machine.ever.widest = std::max<size_t>(machine.ever.widest, groups);
     return enqueue(stream, [work] {
         if (machine.hook) machine.hook(true);
         work();
@@ -202,6 +203,7 @@ void emulated_enqueued(size_t *launches, size_t *batches) {
     const emulated::Counts counts = emulated::counts();
     *launches = counts.launches, *batches = counts.batches;
 }
+size_t emulated_widest() { return emulated::counts().widest; }
 // A stream of the test's own: a model that computes beside the copies.
 cudaStream_t emulated_model() {
     cudaStream_t stream = nullptr;

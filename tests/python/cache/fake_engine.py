@@ -19,6 +19,7 @@ from typing import Any
 import torch
 
 from hicache import HiCache, Hit, Host, Inserted, Load, ModelIdentity, Namespace, pools
+from hicache.storage import Served, Store
 
 POISON = 0xEE
 PLAIN = Namespace()
@@ -237,17 +238,17 @@ def make(
     host_pages: int = 16,
     shape: Shape = Shape(),
     layout: str = "page_unified",
-    store: Path | None = None,
+    store: Path | Store | Served | None = None,
     identity: ModelIdentity | None = None,
     **options: Any,
 ) -> Engine:
-    """An engine over a new cache; `store` is a directory."""
+    """An engine over a new cache; `store` is a directory, or a store."""
     device = Device(device_pages, page_size, shape)
     cache = HiCache(
         device.pools,
         page_size,
         host=Host(tokens=host_pages * page_size, layout=layout) if host_pages else None,
-        storage=None if store is None else f"file://{store}",
+        storage=f"file://{store}" if isinstance(store, Path) else store,
         identity=identity or ModelIdentity(model="stamps", dtype=str(shape.dtype)),
         **options,
     )

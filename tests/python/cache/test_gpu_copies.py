@@ -24,6 +24,22 @@ def test_settings_are_pairs_of_numbers_or_sizes() -> None:
         build(copies).close()
 
 
+@pytest.mark.parametrize(
+    ("settings", "error"),
+    [
+        (((0, 1), None, None), "runs for the copy engine have at least one byte"),
+        ((None, None, (1, 0)), "a kernel needs at least one multiprocessor"),
+    ],
+)
+def test_each_reaches_its_place_in_the_core(
+    settings: tuple[Any, ...], error: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What this layer would have refused, the core refuses as what it is."""
+    monkeypatch.setattr(GpuCopies, "settings", lambda _: settings)
+    with pytest.raises(ArgumentError, match=f"^gpu_copies: {error}"):
+        build(GpuCopies())
+
+
 def test_plain_settings_make_them() -> None:
     """As an engine passes them: JSON."""
     tensors = [pools.latent("kv", [torch.zeros(8, 4)])]

@@ -80,6 +80,22 @@ def test_the_document_adds_up(run: tuple[Any, dict[str, Any], Path]) -> None:
         assert one["effective_input_tokens_per_s"] == pytest.approx(rate)
 
 
+@pytest.mark.parametrize(("kinds", "layers"), [("SF", "SFS"), ("FWS", "FWS")])
+def test_hybrids_answer_alike_on_every_tier(hicache: Call, tmp_path: Path, kinds: str, layers: str) -> None:
+    file = tmp_path / "bench.json"
+    shape = ("--layers", 3, "--hidden", 64, "--threads", 1, "--kinds", kinds, "--running", 1)
+    options = ("--no-plot", "--json", file, "--store", tmp_path / "store")
+    result = hicache("bench", "multiturn", *shape, *TURNS, *options)
+    assert result.exit_code == 0, result.output
+    document = json.loads(file.read_text())
+    assert (document["kinds"], document["different_answers"]) == (layers, 0)
+    device, host, storage = document["configurations"]
+    assert host["recomputed_tokens"] < device["recomputed_tokens"]
+    for one, tiers in ((device, TIERS[:1]), (host, TIERS[:2]), (storage, TIERS)):
+        used = {tier for figures in one["rounds"] for tier in TIERS if figures["hit_tokens"][tier]}
+        assert used == set(tiers)
+
+
 def test_tables_and_picture(run: tuple[Any, dict[str, Any], Path]) -> None:
     result, _, folder = run
     assert (folder / "multiturn.png").read_bytes().startswith(PNG)
@@ -161,6 +177,9 @@ def test_a_missing_model_says_what_to_do(
         ("--layers", 10**8, ()),
         ("--layers", 2, ("--model", "smollm2")),
         ("--hidden", 100, ()),
+        ("--kinds", "FWX", ()),
+        ("--kinds", "", ()),
+        ("--kinds", "F", ("--model", "smollm2")),
         ("--hidden", 64 * 10**8, ()),
         ("--seed", -1, ()),
         ("--threads", 0, ()),

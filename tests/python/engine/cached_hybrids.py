@@ -11,6 +11,7 @@ from hybrids import assert_naive, pools_for
 from hicache import HiCache, Host, ModelIdentity
 from hicache.engines.reference import Engine, Model, Request, Result
 from hicache.engines.reference.declared import declared
+from hicache.engines.reference.unified import unified_pools
 
 DRAIN_S = 30.0
 PAGE = 4
@@ -18,13 +19,14 @@ PAGE = 4
 
 class Stack:
     """Use as a context manager: it closes the cache. `sizes`: slots of pages, windows and states; `host`: as
-    a multiple of these."""
+    a multiple of these. `size`: bytes of one buffer for all of the device, instead of `sizes`."""
 
     def __init__(
         self,
         model: Model,
         *,
         sizes: tuple[int, int, int] = (120, 120, 60),
+        size: int | None = None,
         host: float | None = 2.0,
         store: Path | None = None,
         page_size: int = PAGE,
@@ -34,12 +36,16 @@ class Stack:
         **settings: Any,
     ) -> None:
         self.model = model
-        self.pools = pools_for(model, sizes[0], page_size, sizes[1], sizes[2])
+        if size is None:
+            self.pools = pools_for(model, sizes[0], page_size, sizes[1], sizes[2])
+        else:
+            self.pools = unified_pools(model.config, size=size, page_size=page_size, dtype=model.dtype)
         self.cache = HiCache(
             declared(model.config, self.pools),
             page_size,
             host=None if host is None else Host(ratio=host, layout=layout),
             storage=store,
+            unified=self.pools.buffer,
             identity=ModelIdentity(model=model.config.kinds, dtype=str(model.dtype)),
             **settings,
         )

@@ -44,6 +44,10 @@ impl Buffer {
         usize::try_from(bytes.start).unwrap()..usize::try_from(bytes.end).unwrap()
     }
 
+    fn at_of(&self, end: End, distance: usize) -> Range<usize> {
+        self.address(end, self.naive.frame(end, distance))
+    }
+
     fn at(&self, end: End, slot: Slot) -> Range<usize> {
         self.address(end, self.unified.frame(end, slot).expect("in use"))
     }
@@ -73,6 +77,13 @@ impl Buffer {
         self.unified.give_back(end, slots).unwrap();
         for &slot in slots {
             let distance = self.naive.distance(end, slot);
+            // Nobody gives back what a forward reads: it is one that none of them does, unless it named it.
+            let (at, named) = (self.at_of(end, distance), self.naive.named.get(&(end, distance)));
+            for (id, seen) in &mut self.seen {
+                if self.naive.gates[id] == Kind::Forward && !named.is_some_and(|named| named.contains(id)) {
+                    seen.bytes.retain(|(bytes, _)| *bytes != at);
+                }
+            }
             self.naive.leave(end, distance, Some(slot), None);
             self.pages.remove(&(end, slot)).expect("in use");
         }
@@ -80,7 +91,7 @@ impl Buffer {
 
     pub fn open(&mut self, kind: Kind, named: Vec<(End, Slot)>) -> GateId {
         let at: Vec<_> = named.iter().map(|&(end, slot)| (end, self.naive.distance(end, slot))).collect();
-        let all = if kind.wide() { self.pages.keys().copied().collect() } else { named.clone() };
+        let all = if kind.sees_all() { self.pages.keys().copied().collect() } else { named.clone() };
         // Bytes that have not landed are nobody's to look at.
         let landing = |end, slot| {
             let moves = self.seen.values().filter_map(|seen| seen.moves.as_ref());

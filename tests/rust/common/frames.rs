@@ -18,7 +18,8 @@ impl Kind {
         matches!(self, Self::Transfer | Self::Still)
     }
 
-    pub fn wide(self) -> bool {
+    /// Whether it sees pages that it doesn't name.
+    pub fn sees_all(self) -> bool {
         matches!(self, Self::Forward | Self::Still)
     }
 }
@@ -146,10 +147,12 @@ impl Frames {
         }
     }
 
-    /// A page leaves its frame, freed (with its slot) or moved away.
+    /// A page leaves its frame, freed (with its slot) or moved away. Forwards see where pages were that moved away,
+    /// and none that is freed unless they name it.
     pub fn leave(&mut self, end: End, distance: usize, slot: Option<Slot>, moves: Option<GateId>) {
         let mut gates = self.named.get(&(end, distance)).cloned().unwrap_or_default();
-        gates.extend(self.gates.iter().filter(|(_, kind)| kind.wide()).map(|(&id, _)| id));
+        let ties = |kind: Kind| if slot.is_some() { kind == Kind::Still } else { kind.sees_all() };
+        gates.extend(self.gates.iter().filter(|&(_, &kind)| ties(kind)).map(|(&id, _)| id));
         gates.extend(moves);
         self.sides[end as usize][distance] =
             if gates.is_empty() { Is::Hole } else { Is::Parked(gates, slot) };

@@ -4,6 +4,7 @@
 use super::drip::{Drip, Spaces};
 use super::mixed::{ALL, Mixed};
 use super::models::{Shape, config};
+use super::over::over_store;
 use super::squall::Squall;
 use hicache_core::{Config, HiCache, Leftovers, Result};
 use std::os::unix::fs::FileExt as _;
@@ -72,7 +73,12 @@ impl Mixed {
 
 pub fn open(config: &Config, store: Option<&str>) -> Result<Mixed> {
     // SAFETY: there is no device memory.
-    let cache = unsafe { HiCache::over_memory(config.clone(), None, store) }?;
+    let cache = unsafe {
+        match store {
+            Some(url) => over_store(config.clone(), None, url),
+            None => HiCache::over_memory(config.clone(), None, None),
+        }
+    }?;
     Ok(Mixed::of(cache, config))
 }
 

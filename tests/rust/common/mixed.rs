@@ -167,12 +167,14 @@ impl Mixed {
     }
 
     /// Where a slot's page is: at its frame, in a unified buffer.
-    fn at(&self, space: u8, slot: Slot) -> Slot {
-        if self.cache.unified().is_none() {
-            return slot;
-        }
+    pub fn at(&self, space: u8, slot: Slot) -> Slot {
+        if self.cache.unified().is_none() { slot } else { self.frame(space, slot).expect("in use") }
+    }
+
+    /// A slot's frame in a unified buffer, if the slot is in use.
+    pub fn frame(&self, space: u8, slot: Slot) -> Option<Slot> {
         let frame = self.cache.frames(space.into()).unwrap()[slot.0 as usize];
-        Slot(u32::try_from(frame).expect("in use"))
+        u32::try_from(frame).ok().map(Slot)
     }
 
     /// What a page, or the state behind it, must be.

@@ -46,7 +46,7 @@ impl Own {
         self.config.page_size.tokens()
     }
 
-    fn stamp(&self, space: u8, tokens: &[i32], page: usize) -> Vec<u8> {
+    pub fn stamp(&self, space: u8, tokens: &[i32], page: usize) -> Vec<u8> {
         let of = Namespace { extra_key: Some(format!("space {space}")), ..Namespace::default() };
         stamp(&of, &tokens[..(page + 1) * self.size()], self.sizes[space as usize])
     }
@@ -71,7 +71,18 @@ impl Own {
         rows
     }
 
-    fn write(&self, space: u8, slot: Slot, page: &[u8]) {
+    /// Where a state's page begins in the buffer, which is one run.
+    pub fn place(&self, state: Slot) -> usize {
+        self.rows(1, state)[0].0.addr() - self.memory.0.cast::<u8>().addr()
+    }
+
+    /// Bytes of the buffer that nobody writes now.
+    pub fn bytes_at(&self, at: usize, count: usize) -> Vec<u8> {
+        // SAFETY: the buffer outlives this, and the slice is inside of it or a panic.
+        unsafe { &(&*self.memory.0)[at..at + count] }.to_vec()
+    }
+
+    pub fn write(&self, space: u8, slot: Slot, page: &[u8]) {
         let mut at = 0;
         for (to, bytes) in self.rows(space, slot) {
             // SAFETY: inside the buffer; the slot is ours, so that nobody else touches it.
@@ -81,7 +92,7 @@ impl Own {
         assert_eq!(at, page.len(), "rows make up a page");
     }
 
-    fn read(&self, space: u8, slot: Slot) -> Vec<u8> {
+    pub fn read(&self, space: u8, slot: Slot) -> Vec<u8> {
         // SAFETY: inside the buffer; what is read is held by a hit and has landed.
         let row = |(at, bytes): (*mut u8, usize)| unsafe { std::slice::from_raw_parts(at, bytes) }.to_vec();
         self.rows(space, slot).into_iter().flat_map(row).collect()

@@ -213,7 +213,9 @@ pub fn random_shares(random: &mut Seeded) -> Vec<Share> {
         let of_space = (0..layers).filter(|&layer| space_of[layer] == space);
         let planes = of_space.flat_map(|layer| (0..roles).map(move |role| (layer, role)));
         let number = |n: usize| u32::try_from(n).unwrap();
-        let planes = planes.map(|(layer, role)| (number(layer), number(role), row)).collect();
+        // Or one of its planes has none.
+        let mut bytes = || if random.below(9) == 0 { 0 } else { row };
+        let planes = planes.map(|(layer, role)| (number(layer), number(role), bytes())).collect();
         shares.push(Share { space, planes, heads: heads.map(number) });
     }
     shares

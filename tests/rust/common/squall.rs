@@ -28,7 +28,7 @@ pub struct Squall {
     pub(super) live: Vec<Request>,
     cursors: Vec<(Cursor, Vec<i32>)>,
     /// Slots that somebody else has for a while: pages', then each part's.
-    out: Vec<Vec<Slot>>,
+    pub(super) out: Vec<Vec<Slot>>,
     /// Every path that an insert made, with all its parts at its end.
     pub made: Vec<Vec<i32>>,
     pub at: f64,

@@ -10,6 +10,7 @@
     uncached.py    the same verbs without a cache: a plain slot allocator, the oracle of the tests
     pool.py        the layer-first paged KV pool
     pools.py       one pool for each kind of layer: full attention, sliding windows, recurrent states
+    unified.py     full attention and recurrent states in one buffer
     declared.py    the same as `hicache.HiCache` takes them
     span.py        what the model is told: tokens, and where their past lies
     model.py       the forward pass (with attention.py, recurrent.py, rope.py, config.py, weights.py)

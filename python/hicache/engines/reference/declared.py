@@ -12,17 +12,22 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import torch
+
 from hicache.engines.reference.config import FULL, STATE, WINDOW, ModelConfig
 from hicache.engines.reference.parts import reach
 from hicache.engines.reference.pool import KVPool
 from hicache.engines.reference.pools import Pools
-from hicache.pools import Pool, mha, states
+from hicache.pools import Pool, declare, mha, states
 
 
 def declared(config: ModelConfig, pools: KVPool | Pools) -> list[Pool]:
-    """Pools "kv", "window" and "state", as far as the model has them. A model without full attention has a
+    """Pools "kv", "window" and "state", as far as the model has them; without tensors where they are in one
+    buffer, which the cache then gets instead. A model without full attention has a
     "kv" without bytes: its slots only say which pages of a history there are."""
     pools = Pools.of(pools)
+    if pools.buffer is not None:
+        return in_one_buffer(config, pools.buffer.numel(), pools.kv.page_size, pools.kv.k[0].dtype)
     kv, window, state = pools.kv, pools.window, pools.state
     full = mha("kv", kv.k, kv.v) if kv.k else Pool("kv", (), kv.slots * kv.page_size, tensors=())
     found = [_numbered(config, FULL, full)]
@@ -33,6 +38,19 @@ def declared(config: ModelConfig, pools: KVPool | Pools) -> list[Pool]:
         layers = [list(layer) for layer in zip(state.memory, state.last, strict=True)]
         found.append(_numbered(config, STATE, states("state", layers)))
     return found
+
+
+def in_one_buffer(config: ModelConfig, size: int, page_size: int, dtype: torch.dtype) -> list[Pool]:
+    """Pools "kv" and "state" for one buffer of `size` bytes, without tensors. Of each there may be as many as
+    the buffer holds alone."""
+    kinds, row = config.layer_kinds, (config.kv_heads, config.head_dim)
+    kv = declare("kv", kinds.count(FULL), 0, [row, row], dtype)
+    shapes = [(config.state_heads, config.state_key, config.state_value), (config.hidden,)]
+    state = declare("state", kinds.count(STATE), 0, shapes, dtype, of_pages=True, window=1)
+    return [
+        _numbered(config, FULL, replace(kv, rows=size // kv.page_bytes(page_size) * page_size)),
+        _numbered(config, STATE, replace(state, rows=size // state.page_bytes(page_size))),
+    ]
 
 
 def _numbered(config: ModelConfig, kind: str, pool: Pool) -> Pool:

@@ -31,7 +31,7 @@ from hicache.engines.reference.sequence import Sequence
 from hicache.engines.reference.span import Span
 from hicache.engines.reference.submit import checked
 from hicache.engines.reference.uncached import Uncached
-from hicache.engines.reference.verbs import HybridCache
+from hicache.engines.reference.verbs import HybridCache, UnifiedCache
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -52,7 +52,8 @@ class EngineStalled(RuntimeError):
 class Engine:
     """Runs requests on `model`, with KV in `pool`; `cache` was made over the same pool, or is None.
 
-    A hybrid model needs `Pools`, and a cache that has slots for all of them (`verbs.HybridCache`).
+    A hybrid model needs `Pools`, and a cache that has slots for all of them (`verbs.HybridCache`); pools
+    in one buffer (`unified.py`) need one that says where they are in it (`verbs.UnifiedCache`).
 
     chunk_tokens:  most tokens of a forward pass (but every running answer gets its one token)
     max_running:   most requests that run at once
@@ -80,6 +81,7 @@ class Engine:
         self.pool = self.pools.kv
         self.cache: Cache = _uncached(self.pools) if cache is None else cache
         self._hybrid = _hybrid(self.cache, self.pools)
+        self._unified = _unified(self.cache, self.pools)
         self._needs = Needs(self.pools, model.config.window, chunk_tokens)
         self._chunk_tokens = chunk_tokens
         self._stall_timeout = stall_timeout
@@ -183,13 +185,20 @@ class Engine:
             waited += self._clock() - started
 
         started = self._clock()
-        spans = [span for _, span in batch]
+        spans = self._placed([span for _, span in batch])
         logits = self.model.forward(spans, self.pools, before_layer if self._loads else None)
         self._loads.clear()
         self._moved_at = self._clock()
         for sequence, _ in batch:
             sequence.clock.count(restoring=waited, computing=self._moved_at - started - waited)
         return logits
+
+    def _placed(self, spans: list[Span]) -> list[Span]:
+        """The spans with frames for slots, where all pools are one buffer: as they are in this pass."""
+        if self._unified is None:
+            return spans
+        frames = {"kv": self._unified.frames(), "state": self._unified.frames("state")}
+        return [span.at(frames) for span in spans]
 
     def _sample(self, batch: list[tuple[Sequence, Span]], logits: Tensor) -> list[tuple[Sequence, int]]:
         """The best token of each sequence whose last known token was computed; ends those that are done."""
@@ -252,4 +261,13 @@ def _hybrid(cache: Cache, pools: Pools) -> HybridCache | None:
         return None
     if not isinstance(cache, HybridCache):
         raise ValueError(f"cache: {type(cache).__name__} has no slots for windows and states (HybridCache)")
+    return cache
+
+
+def _unified(cache: Cache, pools: Pools) -> UnifiedCache | None:
+    """The cache, where it says in which frame a slot is."""
+    if pools.buffer is None:
+        return None
+    if not isinstance(cache, UnifiedCache):
+        raise ValueError(f"cache: {type(cache).__name__} doesn't say where the slots of one buffer are")
     return cache

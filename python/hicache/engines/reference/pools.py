@@ -56,11 +56,13 @@ class StatePool:
 
 @dataclass(frozen=True, slots=True)
 class Pools:
-    """`window` and `state` are None where the model has no such layers."""
+    """`window` and `state` are None where the model has no such layers. `buffer`: what all of them are views
+    of, indexed by frames (`unified.py`); None where each has tensors of its own, indexed by slots."""
 
     kv: KVPool
     window: KVPool | None = None
     state: StatePool | None = None
+    buffer: Tensor | None = None
 
     @classmethod
     def create(

@@ -13,7 +13,8 @@ On error: `StateUse` refuses what would change a shared state or start from nowh
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 from torch import Tensor
 
@@ -34,6 +35,12 @@ class StateUse:
     source: int | None
     own: int
     checkpoint: tuple[int, int] | None = None
+
+    def at(self, frames: Tensor) -> StateUse:
+        """The same with frames for slots."""
+        source = None if self.source is None else int(frames[self.source])
+        checkpoint = self.checkpoint and (self.checkpoint[0], int(frames[self.checkpoint[1]]))
+        return StateUse(source, int(frames[self.own]), checkpoint)
 
     def __post_init__(self) -> None:
         if self.checkpoint is not None and self.checkpoint[1] in (self.source, self.own):
@@ -56,6 +63,11 @@ class Span:
     page_table: Tensor
     window_table: Tensor | None = None
     state: StateUse | None = None
+
+    def at(self, frames: Mapping[str, Tensor]) -> Span:
+        """The same where pools are indexed by frames. `frames`: of "kv" and "state", (slots + 2,) by slot."""
+        state = None if self.state is None else self.state.at(frames["state"])
+        return replace(self, page_table=frames["kv"][self.page_table.long()], state=state)
 
     @property
     def end(self) -> int:

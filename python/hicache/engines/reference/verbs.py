@@ -133,3 +133,12 @@ class HybridCache(Cache, Protocol):
     def free_part(self, part: str, slots: Tensor) -> None:
         """Takes slots of a pool back, also none at all."""
         ...
+
+
+@runtime_checkable
+class UnifiedCache(HybridCache, Protocol):
+    """The verbs where all pools are one buffer."""
+
+    def frames(self, part: str | None = None) -> Tensor:
+        """(slots + 2,) int32 frames by slot of "kv" (None) or of a part; right until the next verb."""
+        ...

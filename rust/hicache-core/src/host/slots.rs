@@ -98,6 +98,11 @@ impl SlotPool {
         self.states.iter().filter(|&&state| matches!(state, State::Out | State::Claimed)).count()
     }
 
+    /// These.
+    pub fn outs(&self) -> impl Iterator<Item = Slot> + '_ {
+        (0..).zip(&self.states).filter(|&(_, &state)| state == State::Out).map(|(slot, _)| Slot(slot))
+    }
+
     /// Slots that a buffer chose are out.
     pub fn hand_out(&mut self, slots: &[Slot]) {
         for &slot in slots {

@@ -80,7 +80,7 @@ impl HiCache {
         self.stats.backed_up_pages += slots.len() as u64;
         self.flights.backups_submitted += 1;
         let ticket = self.flights.backups_submitted;
-        let gate = self.open_gate(&copies.iter().map(Vec::as_slice).collect::<Vec<_>>());
+        let gate = self.open_gate(copies.iter().map(Vec::as_slice));
         let copies = self.in_frames(copies);
         self.commands.push(Command::Backup { ticket, pages: copies });
         self.flights.backups.push_back(Copy {

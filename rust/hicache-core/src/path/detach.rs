@@ -13,8 +13,8 @@ impl HiCache {
     /// loaded, allocated or inserted; matches and prefetches go on. Returns the pages that were dropped.
     ///
     /// # Errors
-    /// When it is detached already; while copies are under way, hits are loaded, or slots that the cache
-    /// owns are with the engine. Nothing was changed.
+    /// When it is detached already; while copies or forwards are under way, hits are loaded, or slots that
+    /// the cache owns are with the engine. Nothing was changed.
     pub fn detach(&mut self) -> Result<usize> {
         self.open()?;
         // After a fault too: it is how a cache gets other memory, and goes on.
@@ -23,6 +23,10 @@ impl HiCache {
         }
         if self.copying() > 0 {
             return argument("pools", "copies are under way: poll until they have landed, then detach");
+        }
+        if self.forwards() > 0 {
+            let reason = format!("{} forwards are under way: end them, then detach", self.forwards());
+            return argument("pools", reason);
         }
         let loaded = self.hits.values().filter(|hit| hit.loaded).count();
         if loaded > 0 {

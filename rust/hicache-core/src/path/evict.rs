@@ -17,7 +17,8 @@ impl HiCache {
         Ok(slots)
     }
 
-    /// Device slots for pages to compute; evicts what it must. `None`: there is no such room.
+    /// Device slots for pages to compute; evicts what it must. `None`: there is no such room, and nothing was evicted; or,
+    /// in a unified buffer, there will be once the forwards that are under way are through.
     ///
     /// # Errors
     /// When the engine owns the slots.

@@ -99,7 +99,7 @@ impl HiCache {
         let parts = self.attach_given(parts, done.place, pages);
         let hit = self.hits.get_mut(&id).ok_or(Error::Hit("was released"))?;
         let pin = std::mem::replace(&mut hit.pin, self.tree.pin(done.place, crate::tree::Hold::Device));
-        self.tree.unpin(pin);
+        self.leave_place(pin);
         self.stats.inserted_pages += done.new_pages as u64;
         // Write-through: a page is backed up when it enters.
         self.back_up_path(done.place);

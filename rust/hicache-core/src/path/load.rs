@@ -97,7 +97,7 @@ impl HiCache {
         let mut gates = Vec::new();
         for &end in &copies.ends {
             let part = copies.parts.first().map_or(&[][..], |part| &part[from[1]..end[1]]);
-            gates.push(self.open_gate(&[&copies.full[from[0]..end[0]], part]));
+            gates.push(self.open_gate([&copies.full[from[0]..end[0]], part].into_iter()));
             from = end;
         }
         gates.resize(copies.pins.len(), None);

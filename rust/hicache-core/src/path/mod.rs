@@ -8,13 +8,15 @@
 //! A verb checks its arguments before it changes anything, changes the tree, and appends commands.
 //!
 //! What windows and states add to a verb is beside it: `raise` to `load`, `give` to `insert`, `fetch` to `prefetch`,
-//! `graft` to `poll`, `parts` to `evict` and `allocate`; `leftovers` is for host memory that outlives the process; `shared` is for a unified buffer.
+//! `graft` to `poll`, `parts` to `evict` and `allocate`; `shared` is for a unified buffer, `forward` for what the engine
+//! computes in it meanwhile, and `leftovers` for host memory that outlives the process.
 
 mod backup;
 mod detach;
 mod evict;
 mod fault;
 mod fetch;
+mod forward;
 mod give;
 mod graft;
 mod insert;
@@ -29,6 +31,7 @@ mod release;
 mod shared;
 mod view;
 
+pub(crate) use forward::Forwards;
 pub use insert::{GivenPart, Inserted};
 pub use leftovers::Leftovers;
 pub use load::Loaded;

@@ -38,7 +38,7 @@ impl HiCache {
         Ok(&self.part(part)?.stats)
     }
 
-    /// Device slots of a part; evicts what it must. `None`: there is no such room, and nothing was evicted.
+    /// Device slots of a part; evicts what it must. `None`: there is no such room, as [`HiCache::allocate`] says.
     ///
     /// # Errors
     /// When there is no such part, or no device memory.

@@ -112,7 +112,9 @@ impl HiCache {
         self.stats.stored_pages += stored as u64;
         let declined = outcomes.iter().filter(|&&outcome| outcome == Outcome::Declined).count();
         self.stats.store_declined_pages += declined as u64;
-        self.stats.store_failed_pages += (outcomes.len() - stored - declined) as u64;
+        // Removed while it was written: nobody wants it any more.
+        let removed = outcomes.iter().filter(|&&outcome| outcome == Outcome::Cancelled).count();
+        self.stats.store_failed_pages += (outcomes.len() - stored - declined - removed) as u64;
         self.tree.unpin(host);
     }
 

@@ -21,7 +21,12 @@ impl HiCache {
         let (tick, moment) = (tick(self.now), Moment::Released { generated });
         self.tree.tell(Request { tick, moment, ..hit.request }, 0..place.depth, place);
         self.tree.touch_matched(place);
-        hit.also.into_iter().chain([hit.pin]).for_each(|pin| self.tree.unpin(pin));
+        hit.also.into_iter().for_each(|pin| self.tree.unpin(pin));
+        if hit.loaded {
+            self.leave_place(hit.pin);
+        } else {
+            self.tree.unpin(hit.pin);
+        }
         self.publish();
         Ok(cursor)
     }

@@ -3,9 +3,9 @@
 //!
 //! Moves are decided here and carried out with the verb's other commands, before these: whatever lands, and whatever
 //! the engine does next, finds the bytes where the tables say. That is why a move's gate closes at once: what it
-//! touches is touched by nothing under way (the gates of copies see to it), and commands keep their order.
-//! The engine reads the tables ([`HiCache::frames`]) before each forward, and has none under way while it allocates
-//! or loads.
+//! fills is touched by nothing under way (the gates of copies and forwards see to it), and commands keep their order.
+//! The engine reads the tables ([`HiCache::frames`]) before each forward. One that is under way while it allocates or
+//! loads needs a gate: `forward`.
 //!
 //! On error: a slot that the buffer doesn't have in use is a bug of this library.
 
@@ -65,7 +65,7 @@ impl HiCache {
         }
     }
 
-    fn device_pool(&self, space: usize) -> Option<&SlotPool> {
+    pub(crate) fn device_pool(&self, space: usize) -> Option<&SlotPool> {
         match space.checked_sub(1) {
             None => Some(&self.device),
             Some(part) => self.parts.get(part).map(|pools| &pools.device),
@@ -80,7 +80,8 @@ impl HiCache {
         }
     }
 
-    /// The same in the buffer. What it evicted and moved for it stays so also where there is none.
+    /// The same in the buffer. What it evicted and moved for it stays so also where there is none: then the room is there
+    /// once the forwards that are under way are through.
     fn shared_room(&mut self, wanted: Wanted) -> Result<Option<Room>> {
         let Some(buffer) = &mut self.unified else { return Ok(None) };
         let (answer, gone) = room::make_room(&mut self.tree, buffer, 0, wanted)?;
@@ -142,11 +143,13 @@ impl HiCache {
 
     /// A copy of these pages begins: it names their frames, which they keep until its gate closes. Where each space has
     /// memory of its own, slots are frames.
-    pub(crate) fn open_gate(&mut self, pages: &[&[(Slot, Slot)]]) -> Option<GateId> {
+    pub(crate) fn open_gate<'a>(
+        &mut self,
+        pages: impl Iterator<Item = &'a [(Slot, Slot)]>,
+    ) -> Option<GateId> {
         let buffer = self.unified.as_mut()?;
-        let of_space = |(&end, pages): (&End, &&[(Slot, Slot)])| {
-            pages.iter().map(|&(device, _)| (end, device)).collect::<Vec<_>>()
-        };
+        let of_space =
+            |(&end, pages): (&End, &'a [(Slot, Slot)])| pages.iter().map(move |&(device, _)| (end, device));
         let touched = ENDS.iter().zip(pages).flat_map(of_space).collect();
         let gate = buffer.open(Gate::Transfer(touched));
         // Loud: without its gate, pages could move under a copy.
@@ -177,8 +180,8 @@ impl HiCache {
         pages
     }
 
-    /// Whether the buffer has exactly those slots in use that are with the engine or a page's; and no gate that no copy
-    /// holds.
+    /// Whether the buffer has exactly those slots in use that are with the engine or a page's; and no gate that neither
+    /// a copy nor a forward holds.
     ///
     /// # Errors
     /// What of it doesn't hold.
@@ -193,8 +196,8 @@ impl HiCache {
                 return Err(Error::Invariant(format!("C5: slots of {end:?} are out without a frame")));
             }
         }
-        if buffer.gates() != self.flights.gates() {
-            return Err(Error::Invariant("C5: gates without a copy".to_owned()));
+        if buffer.gates() != self.flights.gates() + self.forwards.len() {
+            return Err(Error::Invariant("C5: gates without a copy or a forward".to_owned()));
         }
         Ok(())
     }

@@ -116,10 +116,17 @@ impl Directory {
         }
     }
 
-    /// Others may have it from now on.
+    /// Others may have it from now on: nobody writes to its memory any more.
     pub fn leave(&self) {
         // Should that fail, they may when this process has ended.
         let _ = system::unlock(&self.lock);
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        // By itself it would be ours as long as a child that was forked meanwhile has the file open.
+        self.leave();
     }
 }
 

@@ -34,7 +34,7 @@ use places::Places;
 use sha2::{Digest as _, Sha256};
 use std::fs::File;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use table::{About, Record, Table};
 
@@ -60,6 +60,9 @@ pub struct Kept {
     removals: Mutex<u64>,
     found: u64,
     corrupt: AtomicU64,
+    /// Calls of its store under way, which write to its memory; and whether there will be others.
+    busy: AtomicUsize,
+    closed: AtomicBool,
     said: String,
     directory: Directory,
 }
@@ -104,6 +107,8 @@ impl Kept {
             removals: Mutex::new(0),
             found: 0,
             corrupt: AtomicU64::new(0),
+            busy: AtomicUsize::new(0),
+            closed: AtomicBool::new(false),
             said: said.unwrap_or_default(),
             directory,
         };
@@ -215,9 +220,13 @@ impl Kept {
         }
     }
 
-    /// Others may have the directory from now on: nobody writes to its memory any more.
+    /// Others may have the directory from now on, unless a call of its store is still under way: then when that has
+    /// ended and all is dropped. No copy is.
     pub fn leave(&self) {
-        self.directory.leave();
+        self.closed.store(true, Ordering::SeqCst);
+        if self.busy.load(Ordering::SeqCst) == 0 {
+            self.directory.leave();
+        }
     }
 
     fn number(&self, at: HostSlot) -> usize {

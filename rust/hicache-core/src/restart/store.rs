@@ -13,20 +13,19 @@ use crate::ids::HostSlot;
 use crate::storage::{Held, Keys, Outcome, PageMut, PageRef, Statistics, Store};
 use hashbrown::HashSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use xxhash_rust::xxh3::Xxh3;
 
 /// Host memory that outlives the process, and a store.
 pub struct KeptStore {
     kept: Arc<Kept>,
     behind: Option<Arc<dyn Store>>,
-    closed: AtomicBool,
 }
 
 impl KeptStore {
     /// Over host memory and what answers for what isn't there.
     pub const fn new(kept: Arc<Kept>, behind: Option<Arc<dyn Store>>) -> Self {
-        Self { kept, behind, closed: AtomicBool::new(false) }
+        Self { kept, behind }
     }
 
     fn ours(&self, identity: &Fingerprint) -> bool {
@@ -101,16 +100,26 @@ impl KeptStore {
         gone
     }
 
-    fn is_closed(&self) -> bool {
-        self.closed.load(Ordering::Acquire)
+    /// A call begins, unless it is closed.
+    fn begin(&self) -> Option<Call<'_>> {
+        let call = Call(&self.kept);
+        self.kept.busy.fetch_add(1, Ordering::SeqCst);
+        (!self.kept.closed.load(Ordering::SeqCst)).then_some(call)
+    }
+}
+
+/// A call under way.
+struct Call<'a>(&'a Kept);
+
+impl Drop for Call<'_> {
+    fn drop(&mut self) {
+        self.0.busy.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
 impl Store for KeptStore {
     fn exists(&self, keys: Keys<'_>) -> Vec<Outcome> {
-        if self.is_closed() {
-            return vec![Outcome::Failed; keys.len()];
-        }
+        let Some(_call) = self.begin() else { return vec![Outcome::Failed; keys.len()] };
         let ours = self.ours(keys.identity);
         let there = |digest: &Digest| ours && self.kept.known(digest).is_some();
         let mut outcomes: Vec<Outcome> = keys
@@ -123,9 +132,7 @@ impl Store for KeptStore {
     }
 
     fn get(&self, keys: Keys<'_>, pages: &mut [PageMut<'_>]) -> Vec<Outcome> {
-        if self.is_closed() {
-            return vec![Outcome::Failed; keys.len()];
-        }
+        let Some(_call) = self.begin() else { return vec![Outcome::Failed; keys.len()] };
         let removals = *self.kept.removals();
         let here = keys.digests.iter().zip(&*pages);
         let mut outcomes: Vec<Outcome> =
@@ -149,9 +156,7 @@ impl Store for KeptStore {
     }
 
     fn put(&self, keys: Keys<'_>, parents: &[Option<Digest>], pages: &[PageRef<'_>]) -> Vec<Outcome> {
-        if self.is_closed() {
-            return vec![Outcome::Failed; keys.len()];
-        }
+        let Some(_call) = self.begin() else { return vec![Outcome::Failed; keys.len()] };
         let removals = *self.kept.removals();
         for (digest, page) in keys.digests.iter().zip(pages) {
             self.seal(keys, digest, page, removals);
@@ -163,9 +168,7 @@ impl Store for KeptStore {
     }
 
     fn remove(&self, keys: Keys<'_>) -> Vec<Outcome> {
-        if self.is_closed() {
-            return vec![Outcome::Failed; keys.len()];
-        }
+        let Some(_call) = self.begin() else { return vec![Outcome::Failed; keys.len()] };
         let gone = if self.ours(keys.identity) {
             self.forget(|digest| keys.digests.contains(digest))
         } else {
@@ -199,6 +202,10 @@ impl Store for KeptStore {
         }
     }
 
+    fn needs_shared_memory(&self) -> bool {
+        self.behind.as_ref().is_some_and(|behind| behind.needs_shared_memory())
+    }
+
     fn describe(&self) -> String {
         let kept = self.kept.describe();
         self.behind.as_ref().map_or_else(|| kept.clone(), |behind| format!("{kept}; {}", behind.describe()))
@@ -216,7 +223,7 @@ impl Store for KeptStore {
     }
 
     fn close(&self) {
-        self.closed.store(true, Ordering::Release);
+        self.kept.closed.store(true, Ordering::SeqCst);
         if let Some(behind) = &self.behind {
             behind.close();
         }

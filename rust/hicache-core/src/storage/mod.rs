@@ -4,26 +4,61 @@
 //! |---|---|
 //! | `outcome` | what became of one key |
 //! | `view` | the bytes of a page as a store sees them: runs of memory |
+//! | `url`, `client`, `open` | a store by its URL: what it is told, by whom, and which kinds there are |
+//! | `identities` | whose pages a store holds, for people |
+//! | `ledger` | what a store holds, and which of it goes next |
+//! | `counters` | what a store did so far |
+//! | `attempts` | writes under way, so that removals win |
 //! | `file` | one verified file a page |
+//! | `disk` | batches of transfers between memory and files, past the page cache |
+//! | `slab` | pages in slots of a few large files |
+//! | `memory`, `sim`, `null` | pages in memory; keys that only take time; nothing, also for `shm` |
+//! | `removals` | which writes of the workers a removal ended |
+//! | `relay`, `desk`, `call` | a store whose calls other threads answer: those of another language |
+//! | `verified`, `seal` | a store around one that isn't trusted with bytes |
 //! | `workers` | threads that carry out batches; they own bytes, not meaning |
 //!
 //! [`Store`] is the specification. Knows keys and bytes; refuses to know the tree, slots and requests.
 //! On error: outcomes per key. No fault of a store reaches a request as an error or a hang.
 
+pub mod attempts;
+pub mod call;
+pub mod client;
+pub mod counters;
+pub mod desk;
+#[cfg(unix)]
+pub mod disk;
 pub mod file;
+pub mod identities;
+pub mod ledger;
+pub mod memory;
+pub mod null;
+pub mod open;
 pub mod outcome;
+pub mod relay;
+mod removals;
+pub mod seal;
+pub mod sim;
+#[cfg(unix)]
+pub mod slab;
+pub mod url;
+pub mod verified;
 pub mod view;
 pub mod workers;
 
+pub use client::Client;
+pub use desk::Desk;
+pub use open::open;
 pub use outcome::{Outcome, Statistics};
+pub use relay::Relay;
+pub use url::Url;
+pub use verified::Verified;
 pub use view::{PageMut, PageRef};
-pub use workers::{Page, Work, Workers};
+pub use workers::{Batch, Completion, Page, Work, Workers};
 
 use crate::error::{Result, argument};
 use crate::hash::Digest;
 use crate::identity::Fingerprint;
-use std::path::Path;
-use std::sync::Arc;
 
 /// Names of pages: digests under an identity. The same digest under two identities names two pages.
 #[derive(Clone, Copy, Debug)]
@@ -92,6 +127,11 @@ pub trait Store: Send + Sync {
     /// stays mapped until `close`.
     fn register(&self, _memory: &[(*mut u8, usize)]) {}
 
+    /// Whether it is of use only where other processes can map the host's memory.
+    fn needs_shared_memory(&self) -> bool {
+        false
+    }
+
     /// What it is and how it works, for people: one line.
     fn describe(&self) -> String;
 
@@ -126,18 +166,4 @@ pub struct Held {
     pub bytes: u64,
     /// Seconds since it was written.
     pub age: u64,
-}
-
-/// The store that a URL names: `file:///directory`.
-///
-/// # Errors
-/// Names `storage` when there is no such kind of store, or its directory can't be used.
-pub fn open(url: &str) -> Result<Arc<dyn Store>> {
-    match url.split_once("://") {
-        Some(("file", path)) if Path::new(path).is_absolute() => {
-            Ok(Arc::new(file::FileStore::open(Path::new(path))?))
-        }
-        Some(("file", _)) => argument("storage", format!("{url}: need an absolute path: file:///directory")),
-        _ => argument("storage", format!("unknown store {url:?}: use file:///directory")),
-    }
 }

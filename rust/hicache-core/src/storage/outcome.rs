@@ -87,4 +87,9 @@ pub struct Statistics {
     pub evicted_pages: u64,
     /// Pages given up for their age.
     pub expired_pages: u64,
+    /// Questions and reads that missed while the store had pages of the same model under another identity, and none of
+    /// this one's: `describe` says in which fields they differ.
+    pub mismatched_pages: u64,
+    /// Pages read that carry nothing by which they could be verified.
+    pub unverified_pages: u64,
 }

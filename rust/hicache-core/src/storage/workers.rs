@@ -3,12 +3,14 @@
 //! They get keys and places in memory and give back outcomes, over lock-free queues; they know no tree,
 //! no slots, no requests. Reads go before writes: a waiting request before a background copy; of three or more threads one
 //! does nothing but read. The queue
-//! of writes is bounded: what doesn't fit is given back, never waited for. A write that fails is tried once more.
+//! of writes is bounded: what doesn't fit is given back, never waited for. A write that fails is tried once more. A removal wins
+//! over every write that was asked for before it (`removals`).
 //!
 //! A store that panics loses its batch (`Failed`), not its thread. A store that never returns keeps its
 //! thread and the memory of its batch; [`Workers::close`] doesn't wait for it beyond its deadline.
 #![allow(unsafe_code, reason = "makes slices of pages whose slots the work owns")]
 
+use super::removals::Removals;
 use super::{Keys, Outcome, PageMut, PageRef, Store};
 use crate::error::{Result, argument};
 use crate::hash::Digest;
@@ -46,6 +48,8 @@ pub enum Work {
     Get(Vec<Page>),
     /// Write from pages; for each, the page without which it is worth nothing.
     Put(Vec<Page>, Vec<Option<Digest>>),
+    /// Remove, and end every write that was asked for before.
+    Remove,
 }
 
 /// A batch of work.
@@ -62,6 +66,26 @@ pub struct Batch {
     pub cancel: Arc<AtomicBool>,
     /// Keeps the pages' memory mapped, should this batch outlive the cache.
     pub memory: Arc<dyn Any + Send + Sync>,
+    /// Its number among writes and removals, once it has one ([`Workers::enlist`]).
+    attempt: Option<u64>,
+}
+
+impl Batch {
+    /// That nobody has asked for yet.
+    pub fn new(
+        id: u64,
+        identity: Fingerprint,
+        keys: Vec<Digest>,
+        work: Work,
+        cancel: Arc<AtomicBool>,
+        memory: Arc<dyn Any + Send + Sync>,
+    ) -> Self {
+        Self { id, identity, keys, work, cancel, memory, attempt: None }
+    }
+
+    fn keys(&self) -> Keys<'_> {
+        Keys { identity: &self.identity, digests: &self.keys }
+    }
 }
 
 /// A batch that ended, with an outcome for each key.
@@ -78,7 +102,9 @@ pub struct Workers {
     reads: Option<Sender<Batch>>,
     writes: Option<Sender<Batch>>,
     done: Arc<SegQueue<Completion>>,
+    removals: Arc<Removals>,
     threads: Vec<JoinHandle<()>>,
+    store: Arc<dyn Store>,
 }
 
 impl Workers {
@@ -90,21 +116,44 @@ impl Workers {
         let (reads, read) = unbounded();
         let (writes, write) = bounded(queue);
         let done = Arc::new(SegQueue::new());
+        let removals = Arc::new(Removals::default());
         let start = |n: usize| {
             let (store, read, write, done) =
                 (Arc::clone(store), read.clone(), write.clone(), Arc::clone(&done));
+            let removals = Arc::clone(&removals);
             // One thread never writes: writes that hang must not keep requests waiting.
             let writes = n > 0 || threads < 3;
-            let work = move || carry_out(&*store, &read, &write, writes, &done);
+            let work = move || carry_out(&*store, &removals, &read, &write, writes, &done);
             let thread = std::thread::Builder::new().name(format!("hicache-io-{n}")).spawn(work);
             thread.or_else(|error| argument("io_threads", format!("no thread to be had: {error}")))
         };
         let threads = (0..threads).map(start).collect::<Result<Vec<_>>>()?;
-        Ok(Self { reads: Some(reads), writes: Some(writes), done, threads })
+        let store = Arc::clone(store);
+        Ok(Self { reads: Some(reads), writes: Some(writes), done, removals, threads, store })
+    }
+
+    /// A write or a removal is asked for now, whenever it is submitted: a removal wins over every write before it.
+    pub fn enlist(&self, batch: &mut Batch) {
+        match batch.work {
+            Work::Put(..) => batch.attempt = batch.attempt.or_else(|| Some(self.removals.ask())),
+            Work::Remove => {
+                batch.attempt = batch.attempt.or_else(|| Some(self.removals.remove(batch.keys())))
+            }
+            Work::Exists | Work::Get(_) => {}
+        }
+    }
+
+    /// Removes pages. When that has ended they are absent, whatever was asked for before: writes that wait are
+    /// cancelled, and those under way end as if they had been.
+    pub fn remove(&self, id: u64, identity: Fingerprint, keys: Vec<Digest>) {
+        let batch = Batch::new(id, identity, keys, Work::Remove, Arc::default(), Arc::new(()));
+        // Only writes are ever given back.
+        drop(self.submit(batch));
     }
 
     /// Takes a batch; gives a write back if the queue is full. After `close` batches are dropped.
-    pub fn submit(&self, batch: Batch) -> Option<Batch> {
+    pub fn submit(&self, mut batch: Batch) -> Option<Batch> {
+        self.enlist(&mut batch);
         let queue = if matches!(batch.work, Work::Put(..)) { &self.writes } else { &self.reads };
         match queue.as_ref()?.try_send(batch) {
             Err(TrySendError::Full(batch)) => Some(batch),
@@ -117,7 +166,7 @@ impl Workers {
         self.done.pop()
     }
 
-    /// Ends the threads. Those still inside a store after `most` are left behind.
+    /// Ends the threads, then the store. Those still inside the store after `most` are left behind.
     pub fn close(&mut self, most: Duration) {
         (self.reads, self.writes) = (None, None);
         let deadline = Instant::now() + most;
@@ -129,11 +178,13 @@ impl Workers {
                 let _ = thread.join();
             }
         }
+        self.store.close();
     }
 }
 
 fn carry_out(
     store: &dyn Store,
+    removals: &Removals,
     reads: &Receiver<Batch>,
     writes: &Receiver<Batch>,
     mut writing: bool,
@@ -150,33 +201,79 @@ fn carry_out(
         };
         let Ok(batch) = batch else { continue };
         let id = batch.id;
-        done.push(Completion { id, outcomes: outcomes(store, &batch) });
+        done.push(Completion { id, outcomes: outcomes(store, removals, &batch) });
     }
 }
 
-/// Outcomes of a batch. What a write fails once is tried once more.
-fn outcomes(store: &dyn Store, batch: &Batch) -> Vec<Outcome> {
-    if batch.cancel.load(Ordering::Relaxed) {
-        return vec![Outcome::Cancelled; batch.keys.len()];
-    }
-    let mut outcomes = attempt(store, &batch.identity, &batch.keys, &batch.work);
-    let Work::Put(pages, parents) = &batch.work else { return outcomes };
-    let again: Vec<usize> = (0..outcomes.len()).filter(|&at| outcomes[at].is_transient()).collect();
-    if !again.is_empty() {
-        let keys: Vec<Digest> = again.iter().map(|&at| batch.keys[at]).collect();
-        let pages = again.iter().map(|&at| Page(pages[at].0.clone())).collect();
-        let work = Work::Put(pages, again.iter().map(|&at| parents[at]).collect());
-        let answers = attempt(store, &batch.identity, &keys, &work);
-        again.into_iter().zip(answers).for_each(|(at, outcome)| outcomes[at] = outcome);
+/// Outcomes of a batch.
+fn outcomes(store: &dyn Store, removals: &Removals, batch: &Batch) -> Vec<Outcome> {
+    let outcomes = match (&batch.work, batch.attempt) {
+        _ if batch.cancel.load(Ordering::Relaxed) => vec![Outcome::Cancelled; batch.keys.len()],
+        (Work::Put(pages, parents), Some(attempt)) => {
+            let outcomes = write(store, removals, attempt, batch.keys(), pages, parents);
+            removals.end(attempt);
+            return outcomes;
+        }
+        (work, _) => attempt(store, batch.keys(), work),
+    };
+    match (&batch.work, batch.attempt) {
+        (Work::Remove, Some(number)) => removals.removed(number, batch.keys()),
+        (Work::Put(..), Some(attempt)) => removals.end(attempt),
+        _ => {}
     }
     outcomes
 }
 
+/// Writes what no removal ended meanwhile.
+fn write(
+    store: &dyn Store,
+    removals: &Removals,
+    number: u64,
+    keys: Keys<'_>,
+    pages: &[Page],
+    parents: &[Option<Digest>],
+) -> Vec<Outcome> {
+    let may = removals.enter(number, keys);
+    let mut outcomes = vec![Outcome::Cancelled; keys.len()];
+    let mut left: Vec<usize> = (0..keys.len()).filter(|&at| may[at]).collect();
+    // What fails once is tried once more.
+    for _ in 0..2 {
+        left = try_writing(store, keys, pages, parents, &left, &mut outcomes);
+    }
+    let undone = removals.undone(number, keys);
+    if !undone.is_empty() {
+        let digests: Vec<Digest> = undone.iter().map(|&at| keys.digests[at]).collect();
+        attempt(store, Keys { digests: &digests, ..keys }, &Work::Remove);
+        undone.into_iter().for_each(|at| outcomes[at] = Outcome::Cancelled);
+    }
+    outcomes
+}
+
+/// Tries some pages of a batch; those that are worth another try.
+fn try_writing(
+    store: &dyn Store,
+    keys: Keys<'_>,
+    pages: &[Page],
+    parents: &[Option<Digest>],
+    which: &[usize],
+    outcomes: &mut [Outcome],
+) -> Vec<usize> {
+    if which.is_empty() {
+        return Vec::new();
+    }
+    let digests: Vec<Digest> = which.iter().map(|&at| keys.digests[at]).collect();
+    let pages = which.iter().map(|&at| Page(pages[at].0.clone())).collect();
+    let work = Work::Put(pages, which.iter().map(|&at| parents[at]).collect());
+    let answers = attempt(store, Keys { digests: &digests, ..keys }, &work);
+    which.iter().zip(answers).for_each(|(&at, outcome)| outcomes[at] = outcome);
+    which.iter().copied().filter(|&at| outcomes[at].is_transient()).collect()
+}
+
 /// One try.
-fn attempt(store: &dyn Store, identity: &Fingerprint, digests: &[Digest], work: &Work) -> Vec<Outcome> {
-    let keys = Keys { identity, digests };
+fn attempt(store: &dyn Store, keys: Keys<'_>, work: &Work) -> Vec<Outcome> {
     let run = AssertUnwindSafe(|| match work {
         Work::Exists => store.exists(keys),
+        Work::Remove => store.remove(keys),
         Work::Get(pages) => {
             // SAFETY: the batch owns these slots; they are distinct, hence disjoint.
             let run = |&(at, length)| unsafe { std::slice::from_raw_parts_mut(at, length) };
@@ -192,8 +289,8 @@ fn attempt(store: &dyn Store, identity: &Fingerprint, digests: &[Digest], work: 
         }
     });
     match catch_unwind(run) {
-        Ok(outcomes) if outcomes.len() == digests.len() => outcomes,
+        Ok(outcomes) if outcomes.len() == keys.len() => outcomes,
         // A panic, or an answer that misses keys: nothing of it can be believed.
-        _ => vec![Outcome::Failed; digests.len()],
+        _ => vec![Outcome::Failed; keys.len()],
     }
 }

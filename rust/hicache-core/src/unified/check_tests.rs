@@ -98,7 +98,7 @@ fn u6_what_is_parked_waits() {
     objects(|b| b.gates.open.values_mut().for_each(|open| open.tied.push((End::Up, 0))), "U5");
     objects(
         |b| {
-            let id = b.gates.wide()[0];
+            let id = b.gates.of_moved()[0];
             b.tie_all(End::Up, 0, &[id]);
         },
         "U6",

@@ -20,7 +20,8 @@ pub enum Gate {
     /// A copy between tiers or machines, or a reservation for one: its pages stay where they are.
     Transfer(Vec<(End, Slot)>),
     /// A forward of the model. The pages that it writes stay; it may read any other at the address that it had when
-    /// it began, so that what moves or is freed meanwhile leaves its frame to nobody before the forward is through.
+    /// it began, so that what moves meanwhile leaves its old frame to nobody before the forward is through. What it
+    /// reads and doesn't name is not given back before: whoever gives pages back sees to that.
     Forward {
         /// Pages that it writes.
         writes: Vec<(End, Slot)>,
@@ -50,8 +51,8 @@ impl Kind {
         }
     }
 
-    /// Whether it may touch pages that it doesn't name.
-    pub const fn wide(self) -> bool {
+    /// Whether it may read a page that it doesn't name where that was, after it moved.
+    const fn reads_all(self) -> bool {
         matches!(self, Self::Forward | Self::Still)
     }
 }
@@ -80,14 +81,23 @@ impl Gates {
         id
     }
 
-    /// Gates that may touch any page.
-    pub fn wide(&self) -> Vec<GateId> {
-        self.open.iter().filter(|(_, open)| open.kind.wide()).map(|(&id, _)| id).collect()
+    /// Gates that may touch a page that moves, where it was.
+    pub fn of_moved(&self) -> Vec<GateId> {
+        self.those(Kind::reads_all)
+    }
+
+    /// Gates that may touch any page that is given back.
+    pub fn of_freed(&self) -> Vec<GateId> {
+        if self.still == 0 { Vec::new() } else { self.those(|kind| kind == Kind::Still) }
+    }
+
+    fn those(&self, which: impl Fn(Kind) -> bool) -> Vec<GateId> {
+        self.open.iter().filter(|(_, open)| which(open.kind)).map(|(&id, _)| id).collect()
     }
 
     /// Gates that close soon.
     pub fn short(&self) -> Vec<GateId> {
-        self.open.iter().filter(|(_, open)| open.kind.term() == Term::Short).map(|(&id, _)| id).collect()
+        self.those(|kind| kind.term() == Term::Short)
     }
 }
 

@@ -66,8 +66,8 @@ impl Unified {
         Some((0..count).map(|_| side.place(|distance| geometry.frame(end, distance))).collect())
     }
 
-    /// Slots are free again. Their frames can be had at once, unless something under way may still touch them:
-    /// then slot and frame come back when its gate closes.
+    /// Slots are free again. Their frames can be had at once, unless something under way may still touch them (it
+    /// named them, or may touch anything): then slot and frame come back when its gate closes.
     ///
     /// # Errors
     /// When a slot is not in use or is named twice. Nothing was changed.
@@ -78,7 +78,7 @@ impl Unified {
         if let Some(twice) = seen.windows(2).find(|pair| pair[0] == pair[1]) {
             return argument("slots", format!("slot {} of {} is named twice", twice[0].0, self.name(end)));
         }
-        let wide = self.gates.wide();
+        let wide = self.gates.of_freed();
         for &slot in slots {
             let distance = self.distance_of(end, slot);
             self.tie_all(end, distance, &wide);

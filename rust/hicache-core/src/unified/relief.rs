@@ -91,7 +91,7 @@ impl Unified {
         }
         debug_assert!(to.len() == from.len() && to.last() < from.first(), "a packed end holds its pages");
         let gate = self.gates.add(Kind::Moves);
-        let mut touched = self.gates.wide();
+        let mut touched = self.gates.of_moved();
         touched.push(gate);
         let list =
             from.into_iter().zip(to).filter_map(|(from, to)| self.shift(end, from, to, &touched)).collect();

@@ -1,0 +1,238 @@
+//! Pages to and from the disk, verified, beside fio on the same file.
+//!
+//! `cargo bench --bench disk -- [dir=DIRECTORY] [rounds=5] [depth=32] [io=uring|threads] [threads=16]
+//! [pages=huge|small] [sums=yes|no] [class=BYTES]`. A pass moves 960 MiB between a slab and a file that was
+//! written before, directly: puts in order, with a checksum of each page just before it is written, gets in
+//! no order, each page compared with its checksum when it has come. fio does the same without checksums, at
+//! the same depth, its buffers in huge pages where the system keeps some (`vm.nr_hugepages`); rounds alternate.
+//! Prints medians in MB/s (10^6 bytes) and our share of fio's.
+#![allow(
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a bench that fails is loud"
+)]
+#![allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, reason = "figures for people")]
+
+use hicache_core::storage::disk::{DataFile, Direct, Disk, DiskOptions, Io, Op};
+use memmap2::{Advice, MmapMut};
+use std::cell::RefCell;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::time::Instant;
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+const WHOLE: usize = 960 << 20;
+const CLASSES: [usize; 3] = [64 << 10, 512 << 10, 2 << 20];
+const NO_FIO: &str = "fio isn't there: rates alone";
+
+struct Options {
+    dir: PathBuf,
+    rounds: usize,
+    disk: DiskOptions,
+    huge: bool,
+    sums: bool,
+    classes: Vec<usize>,
+}
+
+impl Options {
+    fn read() -> Self {
+        let disk = DiskOptions { direct: Direct::Yes, ..DiskOptions::default() };
+        let (dir, classes) = (std::env::temp_dir(), CLASSES.to_vec());
+        let mut options = Self { dir, rounds: 5, disk, huge: true, sums: true, classes };
+        for argument in std::env::args().skip(1).filter(|argument| argument != "--bench") {
+            let (name, value) = argument.split_once('=').expect("name=value");
+            let number = || value.parse().unwrap_or_else(|error| panic!("{argument}: {error}"));
+            match name {
+                "dir" => options.dir = value.into(),
+                "rounds" => options.rounds = number(),
+                "depth" => options.disk.depth = number(),
+                "threads" => options.disk.threads = number(),
+                "io" => options.disk.io = if value == "threads" { Io::Threads } else { Io::Uring },
+                "pages" => options.huge = value == "huge",
+                "sums" => options.sums = value == "yes",
+                "class" => options.classes = vec![number()],
+                _ => panic!("unknown option {name}"),
+            }
+        }
+        options
+    }
+}
+
+fn main() {
+    let options = Options::read();
+    let dir = tempfile::tempdir_in(&options.dir).unwrap();
+    let disk = Disk::open(dir.path(), options.disk).unwrap();
+    let path = dir.path().join("data");
+    let file = disk.create(&path).unwrap();
+    let mut memory = memory(options.huge);
+    let bench = Bench { disk, file, sums: options.sums, depth: options.disk.depth };
+    bench.put(&memory, 2 << 20);
+    bench.file.sync().unwrap();
+    let sums = if options.sums { "xxh3-64" } else { "no checksums" };
+    let pages = if options.huge { "huge" } else { "4-KiB" };
+    println!("{}; a slab of {pages} pages; {sums}", bench.disk.describe());
+    let fio = Fio::new(&path, options.disk.depth);
+    println!("{}", fio.as_ref().map_or(NO_FIO, |fio| fio.about));
+    println!("{:>8} {:>5} {:>9} {:>9} {:>7}", "page", "", "MB/s", "fio", "ratio");
+    for &class in &options.classes {
+        // One pass that isn't counted: after prewriting, and after another class.
+        bench.put(&memory, class);
+        let mut rates = [Vec::new(), Vec::new(), Vec::new(), Vec::new()];
+        for _ in 0..options.rounds {
+            rates[0].push(bench.put(&memory, class));
+            rates[1].extend(fio.as_ref().map(|fio| fio.pass("write", class)));
+            // What fio wrote is nobody's page.
+            let sums = bench.fill(&memory, class);
+            rates[2].push(bench.get(&mut memory, class, &sums));
+            rates[3].extend(fio.as_ref().map(|fio| fio.pass("randread", class)));
+        }
+        let [put, fio_put, get, fio_get] = rates.map(median);
+        report(class, "put", put, fio_put);
+        report(class, "get", get, fio_get);
+    }
+}
+
+fn report(class: usize, what: &str, ours: f64, fio: f64) {
+    println!("{class:>8} {what:>5} {:>9.0} {:>9.0} {:>7.2}", ours / 1e6, fio / 1e6, ours / fio);
+}
+
+fn median(mut rates: Vec<f64>) -> f64 {
+    rates.sort_unstable_by(f64::total_cmp);
+    rates.get(rates.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
+/// A slab's memory, as `host::Slab` has it, or without huge pages.
+fn memory(huge: bool) -> MmapMut {
+    let mut memory = MmapMut::map_anon(WHOLE).unwrap();
+    memory.advise(if huge { Advice::HugePage } else { Advice::NoHugePage }).unwrap();
+    for (n, word) in memory.chunks_exact_mut(8).enumerate() {
+        word.copy_from_slice(&(n as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15).to_le_bytes());
+    }
+    memory
+}
+
+/// The same pages for every run, in no order.
+fn shuffled(pages: usize) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..pages).collect();
+    let mut seed = 0x2545_F491_4F6C_DD1D_u64;
+    for at in (1..pages).rev() {
+        seed ^= seed << 13;
+        seed ^= seed >> 7;
+        seed ^= seed << 17;
+        order.swap(at, (seed % (at as u64 + 1)) as usize);
+    }
+    order
+}
+
+struct Bench {
+    disk: Disk,
+    file: Arc<DataFile>,
+    sums: bool,
+    depth: usize,
+}
+
+impl Bench {
+    fn sum(&self, slot: usize, page: &[u8]) -> u64 {
+        if self.sums { xxh3_64_with_seed(page, slot as u64) } else { 0 }
+    }
+
+    /// Bytes a second.
+    fn put(&self, memory: &[u8], class: usize) -> f64 {
+        let start = Instant::now();
+        self.fill(memory, class);
+        rate(start)
+    }
+
+    /// Writes all pages; their checksums.
+    fn fill(&self, memory: &[u8], class: usize) -> Vec<u64> {
+        let mut pages = memory.chunks_exact(class).enumerate();
+        let mut sums = Vec::with_capacity(WHOLE / class);
+        let next = || {
+            let (slot, page) = pages.next()?;
+            sums.push(self.sum(slot, page));
+            Some(Op::write(slot, Arc::clone(&self.file), (slot * class) as u64, [page]))
+        };
+        self.disk.run(self.depth, next, |_, result| result.unwrap());
+        sums
+    }
+
+    /// Bytes a second.
+    fn get(&self, memory: &mut [u8], class: usize, sums: &[u64]) -> f64 {
+        let mut pages: Vec<Option<&mut [u8]>> = memory.chunks_exact_mut(class).map(Some).collect();
+        // What isn't read must not pass for what was.
+        pages.iter_mut().flatten().for_each(|page| page[..8].fill(0xFF));
+        let order = shuffled(pages.len());
+        let wrong = RefCell::new(0);
+        let start = Instant::now();
+        let mut slots = order.into_iter();
+        let next = || {
+            let slot = slots.next()?;
+            let page = pages[slot].take()?;
+            Some(Op::read(slot, Arc::clone(&self.file), (slot * class) as u64, [page]))
+        };
+        let done = |op: Op<'_>, result: std::io::Result<()>| {
+            let right = op.slices().all(|page| self.sum(op.tag, page) == sums[op.tag]);
+            *wrong.borrow_mut() += usize::from(result.is_err() || !right);
+        };
+        self.disk.run(self.depth, next, done);
+        let rate = rate(start);
+        assert_eq!(wrong.into_inner(), 0, "wrong pages");
+        rate
+    }
+}
+
+fn rate(start: Instant) -> f64 {
+    WHOLE as f64 / start.elapsed().as_secs_f64()
+}
+
+struct Fio {
+    common: Vec<String>,
+    about: &'static str,
+}
+
+impl Fio {
+    fn new(file: &Path, depth: usize) -> Option<Self> {
+        Command::new("fio").arg("--version").output().ok()?;
+        let kept = std::fs::read_to_string("/proc/sys/vm/nr_hugepages").unwrap_or_default();
+        let needed = depth + 2;
+        let huge = kept.trim().parse::<usize>().is_ok_and(|pages| pages >= needed);
+        let (memory, about) = if huge {
+            ("shmhuge", "fio: buffers in huge pages")
+        } else {
+            (
+                "malloc",
+                "fio: buffers in 4-KiB pages, which make it slower: set vm.nr_hugepages to twice the depth",
+            )
+        };
+        let common = [
+            "--name=pass".into(),
+            format!("--filename={}", file.display()),
+            format!("--size={WHOLE}"),
+            "--direct=1".into(),
+            "--ioengine=io_uring".into(),
+            format!("--iodepth={depth}"),
+            format!("--iomem={memory}"),
+            "--fallocate=none".into(),
+            "--output-format=json".into(),
+        ];
+        Some(Self { common: common.into(), about })
+    }
+
+    /// Bytes a second.
+    fn pass(&self, what: &str, class: usize) -> f64 {
+        let parts = [format!("--rw={what}"), format!("--bs={class}")];
+        let output = Command::new("fio").args(&self.common).args(parts).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout);
+        // Of reads, of writes, of trims: two of them are zero.
+        let rates = text.split("\"bw_bytes\" :").skip(1).map(|rest| {
+            let digits: String = rest.trim_start().chars().take_while(char::is_ascii_digit).collect();
+            digits.parse::<f64>().unwrap_or(0.0)
+        });
+        let rate = rates.take(3).fold(0.0, f64::max);
+        assert!(rate > 0.0, "fio: {}{text}", String::from_utf8_lossy(&output.stderr));
+        rate
+    }
+}

@@ -1,0 +1,129 @@
+//! Files of the log: a header, then groups of records that were committed together.
+//!
+//! ```text
+//! header   magic 8 · format 4 · kind 4 · store 8 · number 8 · first 8 · after 8 · checksum 8 · nothing 8
+//! group    checksum 8 · magic 4 · count 4 · number 8 · sequence 8 · records
+//! ```
+//! Groups are numbered through all segments, so that what is missing between two of them is noticed. A group's
+//! checksum is seeded with its store and segment: a group of another one is none. A snapshot holds the state at
+//! which the group `after` goes on; its own groups are numbered from 0.
+//! Pure: bytes in, records out. On error: reading ends at the first group that isn't whole.
+
+use super::record::{RECORD, Record};
+
+use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
+
+/// Size of a segment's header.
+pub const HEADER: usize = 64;
+/// Size of a group's own part.
+pub const GROUP: usize = 32;
+/// Most records of a group.
+pub const MOST: usize = 4096;
+
+/// Version of the log's format.
+const FORMAT: u32 = 1;
+const MAGIC: &[u8; 8] = b"HICSLAB\n";
+const GROUP_MAGIC: u32 = 0x4853_6c67;
+const LOG: u32 = 0;
+const SNAPSHOT: u32 = 1;
+
+/// What a segment's header says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// The store it belongs to: a random number.
+    pub store: u64,
+    /// Its own number: that of its name.
+    pub number: u64,
+    /// The number of its first group.
+    pub first: u64,
+    /// Of a snapshot: the number of the first group that isn't in it.
+    pub after: Option<u64>,
+}
+
+impl Header {
+    /// Its bytes.
+    pub fn bytes(&self) -> [u8; HEADER] {
+        let mut bytes = [0; HEADER];
+        bytes[..8].copy_from_slice(MAGIC);
+        bytes[8..12].copy_from_slice(&FORMAT.to_le_bytes());
+        bytes[12..16].copy_from_slice(&if self.after.is_some() { SNAPSHOT } else { LOG }.to_le_bytes());
+        let numbers = [self.store, self.number, self.first, self.after.unwrap_or(0)];
+        for (to, number) in bytes[16..48].chunks_exact_mut(8).zip(numbers) {
+            to.copy_from_slice(&number.to_le_bytes());
+        }
+        let checksum = xxh3_64(&bytes[..48]);
+        bytes[48..56].copy_from_slice(&checksum.to_le_bytes());
+        bytes
+    }
+
+    /// Of a segment's bytes, if it is one.
+    pub fn read(bytes: &[u8]) -> Option<Self> {
+        let head = bytes.get(..HEADER)?;
+        let word = |at: usize| Some(u64::from_le_bytes(head[at..at + 8].try_into().ok()?));
+        let half = |at: usize| Some(u32::from_le_bytes(head[at..at + 4].try_into().ok()?));
+        let (kind, whole) = (half(12)?, word(48)? == xxh3_64(&head[..48]));
+        if &head[..8] != MAGIC || half(8)? != FORMAT || kind > SNAPSHOT || !whole {
+            return None;
+        }
+        let after = if kind == SNAPSHOT { Some(word(40)?) } else { None };
+        Some(Self { store: word(16)?, number: word(24)?, first: word(32)?, after })
+    }
+
+    const fn seed(&self) -> u64 {
+        self.store ^ self.number.rotate_left(32)
+    }
+
+    /// A group of encoded records, at most `MOST`.
+    pub fn group(&self, sequence: u64, records: &[u8]) -> Vec<u8> {
+        debug_assert!(records.len().is_multiple_of(RECORD) && records.len() <= MOST * RECORD);
+        let mut group = Vec::with_capacity(GROUP + records.len());
+        group.extend_from_slice(&[0; 8]);
+        group.extend_from_slice(&GROUP_MAGIC.to_le_bytes());
+        group.extend_from_slice(&u32::try_from(records.len() / RECORD).unwrap_or(0).to_le_bytes());
+        group.extend_from_slice(&self.number.to_le_bytes());
+        group.extend_from_slice(&sequence.to_le_bytes());
+        group.extend_from_slice(records);
+        let checksum = xxh3_64_with_seed(&group[8..], self.seed());
+        group[..8].copy_from_slice(&checksum.to_le_bytes());
+        group
+    }
+
+    /// The group that begins at the bytes' beginning, if it is whole and has this number: its records, encoded.
+    pub fn records<'a>(&self, sequence: u64, bytes: &'a [u8]) -> Option<&'a [u8]> {
+        let head = bytes.get(..GROUP)?;
+        let word = |at: usize| Some(u64::from_le_bytes(head[at..at + 8].try_into().ok()?));
+        let half = |at: usize| Some(u32::from_le_bytes(head[at..at + 4].try_into().ok()?));
+        let count = usize::try_from(half(12)?).ok()?;
+        if half(8)? != GROUP_MAGIC || count > MOST || word(16)? != self.number || word(24)? != sequence {
+            return None;
+        }
+        let group = bytes.get(8..GROUP + count * RECORD)?;
+        (word(0)? == xxh3_64_with_seed(group, self.seed())).then(|| &group[GROUP - 8..])
+    }
+}
+
+/// What a segment turned out to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Read {
+    /// Groups that were whole, from the first on.
+    pub groups: u64,
+    /// Records in them.
+    pub records: u64,
+    /// Whether something follows that is neither a group nor nothing.
+    pub torn: bool,
+}
+
+/// Reads a segment's records in order, up to the first group that isn't whole.
+pub fn read(header: &Header, segment: &[u8], mut each: impl FnMut(&Record)) -> Read {
+    let mut rest = segment.get(HEADER..).unwrap_or(&[]);
+    let mut found = Read { groups: 0, records: 0, torn: false };
+    while let Some(records) = header.records(header.first.wrapping_add(found.groups), rest) {
+        rest = &rest[GROUP + records.len()..];
+        found.groups += 1;
+        found.records += (records.len() / RECORD) as u64;
+        let (records, _) = records.as_chunks::<RECORD>();
+        records.iter().filter_map(Record::read).for_each(|record| each(&record));
+    }
+    found.torn = rest.iter().take(GROUP).any(|&byte| byte != 0);
+    found
+}

@@ -1,0 +1,70 @@
+//! Which pages are taken, and for how long.
+
+use super::rig::{PAGE, Rig, US, get};
+use hicache_core::storage::Outcome::{Absent, Declined, Hit};
+use hicache_core::storage::Store;
+use hicache_core::storage::slab::Seams;
+use hicache_core::storage::slab::admit::Admission;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+static CLOCK: AtomicU32 = AtomicU32::new(1000);
+
+#[test]
+fn pages_that_are_too_old_are_absent() {
+    let seams = Seams { clock: || CLOCK.load(Ordering::SeqCst), ..Seams::default() };
+    let mut rig = Rig::with(8, |options| options.ttl = Some(Duration::from_secs(100)), seams);
+    (0..8).for_each(|number| assert_eq!(rig.put(number), Hit));
+    CLOCK.fetch_add(100, Ordering::SeqCst);
+    assert_eq!((rig.get(0), rig.store().list().unwrap()[0].age), (Hit, 100));
+    CLOCK.fetch_add(1, Ordering::SeqCst);
+    assert_eq!((rig.exists(0), rig.get(1), rig.remove(2)), (false, Absent, Absent));
+    assert_eq!(rig.put(3), Hit);
+    assert_eq!(rig.store().statistics().written_pages, 9, "written anew");
+    rig.reopen();
+    assert_eq!(rig.here(0..8), [3]);
+    rig.store().slab().unwrap().keep();
+    let held = rig.store().statistics();
+    assert_eq!((held.pages, held.expired_pages), (1, 5));
+    assert_eq!(get(rig.store(), US, &[3], PAGE), [Hit]);
+}
+
+#[test]
+fn the_second_sight_is_taken() {
+    let rig = Rig::with(16, |options| options.second = true, Seams::default());
+    assert_eq!([1, 2, 1, 2, 1].map(|number| rig.put(number)), [Declined, Declined, Hit, Hit, Hit]);
+    let counts = rig.store().statistics();
+    assert_eq!((counts.declined_pages, counts.written_pages, counts.failed_pages), (2, 2, 0));
+    // Its child comes for the second time before it does: then it is wanted.
+    assert_eq!([rig.put_below(11, 10), rig.put_below(11, 10), rig.put(10)], [Declined, Hit, Hit]);
+}
+
+#[test]
+fn what_a_stored_page_needs_is_written_whatever_the_budget_says() {
+    // An hour's worth: 4 pages.
+    let rate = 4 * PAGE as u64 / 3600;
+    let rig =
+        Rig::with(16, |options| options.write_rate = Some(rate), Seams { clock: || 50, ..Seams::default() });
+    assert_eq!(rate, 4);
+    let outcomes = [1, 2, 3].map(|number| rig.put_below(number, 100));
+    assert_eq!(outcomes, [Hit, Hit, Hit]);
+    assert_eq!([rig.put(4), rig.put(100), rig.put(5)], [Declined, Hit, Declined]);
+    assert_eq!(rig.here(0..200), [1, 2, 3, 100]);
+}
+
+#[test]
+fn the_budget_is_earned_in_time() {
+    let mut rules = Admission::new(false, Some(10), 100);
+    assert!(rules.admits(1, 36_000, false, 100), "an hour's worth at once");
+    assert!(!rules.admits(2, 1, false, 100));
+    assert!(rules.admits(3, 500, true, 100), "wanted; it is owed");
+    assert!(!rules.admits(4, 1, false, 150));
+    assert!(rules.admits(5, 10, false, 151) && !rules.admits(6, 1, false, 151));
+    assert!(!rules.admits(6, 1, false, 20), "a clock that was set back earns nothing");
+    assert!(
+        rules.admits(7, 36_000, false, 9_000) && !rules.admits(8, 1, false, 9_000),
+        "no more than an hour's"
+    );
+    rules.give_back(1);
+    assert!(rules.admits(9, 1, false, 9_000));
+}
