@@ -35,6 +35,7 @@ mod process;
 mod reader;
 mod relay;
 mod replay;
+mod restart;
 mod slots;
 mod stats;
 mod store;

@@ -66,7 +66,7 @@ pub struct Table {
 impl Table {
     /// Bytes of a table of so many slots.
     pub const fn bytes(slots: u64) -> u64 {
-        8 * (HEADER as u64 + RECORD as u64 * slots)
+        (RECORD as u64).saturating_mul(slots).saturating_add(HEADER as u64).saturating_mul(8)
     }
 
     /// Maps a file of that size.
