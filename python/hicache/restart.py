@@ -1,5 +1,5 @@
-"""Where host memory that outlives the process is: each rank of a grid has a directory of its own below the one that
-`Host(restart=...)` names.
+"""Where host memory that outlives the process is: each rank of a grid has a directory of its own below the
+one that `Host(restart=...)` names.
 
 On error: `ArgumentError` names `host restart` or `identity`; nothing was made.
 """

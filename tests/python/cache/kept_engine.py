@@ -38,11 +38,7 @@ def kept(
         identity=identity or ModelIdentity(model="stamps"),
         **options,
     )
-    return (
-        Engine(cache, device)
-        if isinstance(device, Device) and kind == "plain"
-        else PartedEngine(cache, device)
-    )  # type: ignore[arg-type]
+    return PartedEngine(cache, device) if isinstance(device, PartedDevice) else Engine(cache, device)
 
 
 def prompt(number: int, tokens: int) -> list[int]:
