@@ -97,6 +97,7 @@ class Cache:
         checkpoints_per_path: int,
         eviction: str,
         host: _Host,
+        restart: str | None,
         copies: tuple[int | None, str],
         gpu: int | None,
         gpu_copies: tuple[tuple[int, int] | None, tuple[int, int] | None, tuple[int, int] | None],
@@ -115,6 +116,7 @@ class Cache:
     def attached(self) -> bool: ...
     def host_memory(self) -> list[tuple[int, int, int | None]]:
         """Address, bytes, descriptor."""
+    def host_restart(self) -> str | None: ...
     def match_prefix(
         self,
         tokens: Any,

@@ -65,6 +65,11 @@ class Attaching:
         names = [pool.name for pool in self._pools]
         return dict(zip(names, self._core.host_memory(), strict=True))
 
+    @property
+    def host_restart(self) -> str | None:
+        """For people: where host memory is that outlives the process, and what was taken over or given up."""
+        return self._core.host_restart()
+
     def _settle(self, under_way: Callable[[], int], timeout: float) -> bool:
         """Polls until nothing is under way; False if that takes more than `timeout` seconds."""
         deadline = time.monotonic() + seconds(timeout)

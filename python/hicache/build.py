@@ -17,6 +17,7 @@ from hicache.errors import ArgumentError
 from hicache.identity import ModelIdentity
 from hicache.pools import Pool, gpu
 from hicache.pools import memory as pool_memory
+from hicache.restart import directory as restart_directory
 from hicache.spaces import device_slots, spaces
 from hicache.storage import Served, Storage
 from hicache.storage.opening import resolve
@@ -49,6 +50,7 @@ def core(
     slots = device_slots(pools, page_size)
     if named is not None and identity is None:
         raise ArgumentError("identity: storage needs one, so that no other model's pages are served")
+    restart = restart_directory(host, identity)
     page_bytes = [sum(pool.page_bytes(page_size) for pool in space) for space in spaces(pools)]
     memory = pool_memory(pools) if unified is None else unified_memory(unified, pools)
     held = list(pools) if unified is None else unified
@@ -64,6 +66,7 @@ def core(
         unified=None if unified is None else unified.numel(),
         eviction=policies["eviction"],
         host=host.memory(page_size, page_bytes, slots) if host else _no_host(len(slots)),
+        restart=restart,
         copies=host.copies() if host else (None, "auto"),
         gpu=gpu(pools),
         gpu_copies=(gpu_copies or GpuCopies()).settings(),

@@ -72,7 +72,8 @@ class Host:
     node to take it from, where there are several. `copy_threads`: threads that copy in each direction (None:
     by the machine). `arrival` of a load's layers: "auto", "layers" (one after another) or "together": where a
     layer's share of a host page is in pieces (page_first, page_head, head groups), one after another costs
-    half the rate, and "auto" takes them together.
+    half the rate, and "auto" takes them together. `restart`: a directory on a memory file system, such as
+    "/dev/shm/hicache", for memory that outlives the process (docs/restart.md); needs `identity`.
     """
 
     size: int | str | None = None
@@ -85,6 +86,7 @@ class Host:
     numa_node: int | None = None
     copy_threads: int | None = None
     arrival: str = "auto"
+    restart: str | os.PathLike[str] | None = None
 
     def slots(self, page_size: int, page_bytes: int, device_slots: int) -> int:
         """Pages that fit: at least one. `page_bytes`: payload of a page over all pools, in bytes."""

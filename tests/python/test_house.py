@@ -23,6 +23,7 @@ UNSAFE = (
     "rust/hicache-core/src/soon.rs",  # a hint to the machine
     "rust/hicache-core/src/host/slab.rs",
     "rust/hicache-core/src/host/numa.rs",
+    "rust/hicache-core/src/restart/table.rs",
     "rust/hicache-core/src/transfer/cpu/mod.rs",
     "rust/hicache-core/src/transfer/cpu/walk.rs",
     "rust/hicache-core/src/transfer/cpu/buffer.rs",

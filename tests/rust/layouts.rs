@@ -195,6 +195,7 @@ fn a_cache_over_plain_memory_moves_all_pools() {
             eviction: "lru".into(),
             layout: kind,
             memory: SlabOptions::default(),
+            restart: None,
             gpu: None,
             gpu_copies: GpuOptions::default(),
             copies: CpuOptions::default(),

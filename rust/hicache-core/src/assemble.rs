@@ -10,13 +10,16 @@ use crate::error::{Result, argument};
 use crate::executor::{Executor, HostMemory, HostPool};
 use crate::gpu;
 use crate::host::{Layout, Room, Slab};
+use crate::ids::Slot;
 use crate::parts::DeviceSlots;
 use crate::pool::{self, PoolSpec};
+use crate::restart::{Kept, Opened, store::KeptStore};
 use crate::storage::{Store, Workers};
 use crate::transfer::Copier;
 use crate::transfer::cpu::{CpuCopier, DeviceBuffer};
 use crate::transfer::plan::{Plan, PlanePair};
 use std::any::Any;
+use std::fs::File;
 use std::sync::Arc;
 
 /// The device memory of one plane: rows, slot after slot.
@@ -49,21 +52,27 @@ impl HiCache {
         if let Some(device) = device {
             check_device(&config, device, &config.device_spaces())?;
         }
-        let executor = Executor::detached(host_memory(&config)?);
+        let (memory, kept) = memory(&config, storage.is_some())?;
         let slots = config.device_spaces();
-        let mut cache = Self::new(config, executor, storage.is_some())?;
+        let hashes = storage.is_some() || kept.is_some();
+        let mut cache = Self::new(config, Executor::detached(memory), hashes)?;
         cache.leave_device();
+        let kept = kept.map(|(kept, left)| cache.keep(kept, &left));
         if let Some(device) = device {
             // SAFETY: handed on to our caller.
             unsafe { cache.attach(device, &slots) }?;
         }
         // Last, since it leaves a directory behind.
-        if let Some(open) = storage {
-            let store = open()?;
-            if store.needs_shared_memory() && !cache.config.memory.shared {
-                let need = "this storage needs host memory that other processes can map: Host(shared=True)";
-                return argument("host shared", need);
-            }
+        let store = storage.map(|open| open()).transpose()?;
+        if store.as_ref().is_some_and(|store| store.needs_shared_memory()) && !cache.config.memory.shared {
+            let need = "this storage needs host memory that other processes can map: Host(shared=True)";
+            return argument("host shared", need);
+        }
+        let store: Option<Arc<dyn Store>> = match kept {
+            Some(kept) => Some(Arc::new(KeptStore::new(kept, store))),
+            None => store,
+        };
+        if let Some(store) = store {
             let workers = Workers::start(&store, cache.config.io_threads, cache.config.write_queue)?;
             let identity = cache.config.identity;
             cache.executor.employ(workers, identity);
@@ -139,6 +148,15 @@ impl HiCache {
 /// When there is less memory than it needs, in this process's control groups or on the machine, or the
 /// kernel refuses it.
 pub fn host_memory(config: &Config) -> Result<HostMemory> {
+    Ok(memory(config, false)?.0)
+}
+
+/// The same; if it outlives the process also the table of what is in it, and what the process before this one left.
+/// `behind`: whether there is a store, too.
+///
+/// # Errors
+/// The same, and when its directory can't be had.
+pub fn memory(config: &Config, behind: bool) -> Result<(HostMemory, Option<(Kept, Vec<Vec<Slot>>)>)> {
     let slots = config.host_spaces();
     let layout = |(spec, space): (_, u8)| {
         let slots = slots.get(space as usize).copied().unwrap_or_default();
@@ -146,13 +164,25 @@ pub fn host_memory(config: &Config) -> Result<HostMemory> {
     };
     let spaces = pool::spaces(&config.pools);
     let layouts = config.pools.iter().zip(spaces).map(layout).collect::<Result<Vec<_>>>()?;
+    if let Some(path) = &config.restart {
+        let only: Vec<Layout> = layouts.iter().map(|(_, layout)| layout.clone()).collect();
+        let Opened { kept, slabs, left } = Kept::open(path, config, &only, behind)?;
+        let pool = |((space, layout), file): ((u8, Layout), File)| {
+            let slab = Arc::new(Slab::over(&file, layout.bytes(), config.memory)?);
+            Ok(HostPool { space, layout, slab })
+        };
+        let memory =
+            HostMemory { pools: layouts.into_iter().zip(slabs).map(pool).collect::<Result<Vec<_>>>()? };
+        kept.place(&memory);
+        return Ok((memory, Some((kept, left))));
+    }
     let need = layouts.iter().map(|(_, layout)| layout.bytes() as u64).fold(0, u64::saturating_add);
     Room::here().check(need)?;
     let pool = |(space, layout): (u8, Layout)| {
         let slab = Arc::new(Slab::with(layout.bytes(), config.memory)?);
         Ok(HostPool { space, layout, slab })
     };
-    Ok(HostMemory { pools: layouts.into_iter().map(pool).collect::<Result<Vec<_>>>()? })
+    Ok((HostMemory { pools: layouts.into_iter().map(pool).collect::<Result<Vec<_>>>()? }, None))
 }
 
 /// The one plane that is a whole unified buffer.

@@ -5,7 +5,7 @@
 use crate::cache::HiCache;
 use crate::error::{Error, Result};
 use crate::host::SlotPool;
-use crate::ids::{Slot, Tier};
+use crate::ids::{HostSlot, Slot, Tier};
 
 impl HiCache {
     /// Books and tree.
@@ -23,6 +23,7 @@ impl HiCache {
             }
         }
         for (space, pool) in (0..).zip(self.host_pools()) {
+            books(!self.is_free_with_record(space, pool), "C6: a host slot is free and has a record")?;
             books(pool.out() == self.flights.reading(space), "C3: host slots are out without a read")?;
         }
         self.check_buffer()?;
@@ -31,8 +32,15 @@ impl HiCache {
         books(self.tree.pins() == pins, "C4: pins without a hit, a transfer or a forward")
     }
 
+    /// Whether memory that outlives the process says that something is in a slot in which nothing is.
+    fn is_free_with_record(&self, space: u8, pool: &SlotPool) -> bool {
+        let Some(kept) = self.executor.kept() else { return false };
+        let slots = (0..).map(Slot).take(pool.capacity());
+        slots.filter(|&slot| pool.is_empty(slot)).any(|slot| kept.is_sealed(HostSlot { space, slot }))
+    }
+
     /// The host slots of every space.
-    fn host_pools(&self) -> impl Iterator<Item = &SlotPool> {
+    pub(crate) fn host_pools(&self) -> impl Iterator<Item = &SlotPool> {
         std::iter::once(&self.host).chain(self.parts.iter().map(|part| &part.host))
     }
 }

@@ -170,6 +170,12 @@ impl HiCache {
         }
         self.closed = true;
         self.executor.close(most);
+        let ended = |way, submitted| self.executor.progress(way).finished() >= submitted;
+        if ended(Direction::Out, self.flights.backups_submitted)
+            && ended(Direction::In, self.flights.loads_submitted)
+        {
+            self.executor.leave();
+        }
     }
 
     pub(crate) fn hit(&self, id: HitId) -> Result<&Hit> {

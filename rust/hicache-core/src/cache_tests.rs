@@ -53,6 +53,7 @@ fn config() -> Config {
         eviction: "lru".into(),
         layout: LayoutKind::PageUnified,
         memory: SlabOptions::default(),
+        restart: None,
         gpu: None,
         gpu_copies: GpuOptions::default(),
         copies: CpuOptions::default(),

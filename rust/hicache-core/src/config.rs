@@ -8,6 +8,7 @@ use crate::pool::{self, Needs, PoolSpec};
 use crate::transfer::GpuOptions;
 use crate::transfer::cpu::CpuOptions;
 use crate::tree::Component;
+use std::path::PathBuf;
 
 /// More threads or waiting batches are a mistake in the unit; the queue's memory is taken at once.
 const MAX_THREADS: usize = 1024;
@@ -50,6 +51,8 @@ pub struct Config {
     pub layout: LayoutKind,
     /// Where the host tier's memory comes from.
     pub memory: SlabOptions,
+    /// The directory on a memory file system that the host tier's memory is in, so that it outlives the process.
+    pub restart: Option<PathBuf>,
     /// The GPU that device memory is on, by number; `None`: the CPU reaches it.
     pub gpu: Option<i32>,
     /// How that GPU copies.
@@ -140,6 +143,11 @@ impl Config {
                 "write_queue",
                 format!("must be 1 to {MAX_QUEUE} batches, got {}", self.write_queue),
             );
+        }
+        if self.restart.is_some() && (self.host_slots == 0 || self.memory.shared) {
+            let why =
+                if self.memory.shared { "its memory can't be shared, too" } else { "needs a host tier" };
+            return argument("host restart", why);
         }
         crate::policy::by_name(&self.eviction)?;
         self.gpu_copies.check()?;

@@ -8,6 +8,7 @@ use crate::hash::Digest;
 use crate::host::{Layout, Slab};
 use crate::identity::Fingerprint;
 use crate::ids::{HostSlot, Slot};
+use crate::restart::Kept;
 use crate::storage::{Batch, Completion, Page, Store, Work, Workers};
 use crate::transfer::{Copier, CopyJob, Direction, Progress, Relocate, SpacePages, WaitOnStream};
 use std::collections::VecDeque;
@@ -64,6 +65,8 @@ pub struct Executor {
     memory: Arc<HostMemory>,
     /// Whose pages go to storage.
     identity: Fingerprint,
+    /// Of memory that outlives the process: what is in it.
+    kept: Option<Arc<Kept>>,
     /// Writes that found the queue full. Bounded by what the host has room for: each holds its slots.
     waiting: VecDeque<Batch>,
 }
@@ -89,6 +92,7 @@ impl Executor {
             workers: None,
             memory,
             identity: Fingerprint([0; 32]),
+            kept: None,
             waiting,
         }
     }
@@ -107,6 +111,21 @@ impl Executor {
     /// The store, where there is one.
     pub fn store(&self) -> Option<&dyn Store> {
         self.workers.as_ref()?.store()
+    }
+
+    /// The host's memory outlives the process, and this knows what is in it.
+    pub fn keep(&mut self, kept: Kept) -> Arc<Kept> {
+        Arc::clone(self.kept.insert(Arc::new(kept)))
+    }
+
+    /// Others may take memory over that outlives the process: no copy is under way, and the workers have been closed.
+    pub fn leave(&self) {
+        self.kept.iter().for_each(|kept| kept.leave());
+    }
+
+    /// What is in memory that outlives the process.
+    pub const fn kept(&self) -> Option<&Arc<Kept>> {
+        self.kept.as_ref()
     }
 
     /// Copies go to this copier from now on.
@@ -141,11 +160,17 @@ impl Executor {
     pub fn drain(&mut self, commands: &mut Vec<Command>) {
         for command in commands.drain(..) {
             match command {
-                Command::Backup { ticket, pages } => self.copy(ticket, Direction::Out, pages),
+                Command::Backup { ticket, pages } => {
+                    self.clear(&pages);
+                    self.copy(ticket, Direction::Out, pages);
+                }
                 Command::Load { ticket, pages } => self.copy(ticket, Direction::In, pages),
                 Command::Move { space, frames } => self.move_pages(space, &frames),
                 Command::Exists { id, keys, cancel } => self.work(id, keys, Work::Exists, cancel),
                 Command::Read { id, keys, slots, cancel } => {
+                    if let Some(kept) = &self.kept {
+                        slots.iter().zip(&keys).for_each(|(&slot, key)| kept.clear(slot, Some(key)));
+                    }
                     let pages = slots.into_iter().map(|slot| self.memory.page(slot)).collect();
                     self.work(id, keys, Work::Get(pages), cancel);
                 }
@@ -190,6 +215,14 @@ impl Executor {
         self.waiting.clear();
         if let Some(workers) = &mut self.workers {
             workers.close(most);
+        }
+    }
+
+    /// What is in these host slots will be overwritten.
+    fn clear(&self, pages: &SpacePages) {
+        let Some(kept) = &self.kept else { return };
+        for (space, pages) in (0u8..).zip(pages) {
+            pages.iter().for_each(|&(_, slot)| kept.clear(HostSlot { space, slot }, None));
         }
     }
 

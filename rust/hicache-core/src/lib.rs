@@ -14,6 +14,7 @@
 //! | copies between device and host | `transfer/` |
 //! | pages outside of memory | `storage/` |
 //! | names of pages: digests, namespaces; who may read them | `hash`, `identity` |
+//! | host memory that outlives the process | `restart/` |
 //! | readers on other threads | `reader/` |
 //! | what looks at every token: comparisons, the chain's SHA-256 | `lanes`, `sha` |
 //! | what will be needed soon, so that the machine waits once | `soon` |
@@ -45,6 +46,7 @@ pub mod policy;
 pub mod pool;
 pub mod reader;
 pub mod replay;
+pub mod restart;
 pub mod room;
 mod segments;
 mod sha;
@@ -60,7 +62,7 @@ pub use config::{Config, PartSlots};
 pub use error::{Error, Result};
 pub use flights::Ready;
 pub use parts::PartStats;
-pub use path::{GivenPart, HitView, Inserted, Loaded};
+pub use path::{GivenPart, HitView, Inserted, Leftovers, Loaded};
 #[cfg(debug_assertions)]
 #[doc(hidden)]
 pub use segments::looked_at;

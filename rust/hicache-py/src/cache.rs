@@ -24,6 +24,7 @@ use hicache_core::{Config, Error, HiCache};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::mem::ManuallyDrop;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 #[pyclass(module = "hicache._hicache")]
@@ -52,7 +53,7 @@ impl Drop for Cache {
 #[pymethods]
 impl Cache {
     #[new]
-    #[pyo3(signature = (*, page_size, bigrams, pools, memory, keep, device_slots, engine_owns_slots, unified, checkpoints_per_path, eviction, host,
+    #[pyo3(signature = (*, page_size, bigrams, pools, memory, keep, device_slots, engine_owns_slots, unified, checkpoints_per_path, eviction, host, restart,
         copies, gpu, gpu_copies, storage, identity, io_threads, write_queue, prefetch_deadline, store_deadline, prefetch_threshold))]
     #[allow(
         clippy::too_many_arguments,
@@ -72,6 +73,7 @@ impl Cache {
         checkpoints_per_path: usize,
         eviction: String,
         host: HostArgument,
+        restart: Option<PathBuf>,
         copies: CopiesArgument,
         gpu: Option<i32>,
         gpu_copies: GpuArgument,
@@ -102,6 +104,7 @@ impl Cache {
             eviction,
             layout: layout.parse().or_raise(py)?,
             memory: SlabOptions { shared, prefault_threads, node },
+            restart,
             copies: pools::copies(&copies).or_raise(py)?,
             gpu,
             gpu_copies: pools::gpu(gpu_copies),

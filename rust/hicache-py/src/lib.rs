@@ -37,6 +37,7 @@ mod process;
 mod reader;
 mod relay;
 mod replay;
+mod restart;
 mod slots;
 mod stats;
 mod store;

@@ -3,7 +3,7 @@
 use crate::errors::OrRaise;
 use hicache_core::ids::Tier;
 use hicache_core::stats::Stats;
-use hicache_core::{HiCache, PartStats};
+use hicache_core::{HiCache, Leftovers, PartStats};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -60,6 +60,17 @@ pub fn to_dict<'py>(py: Python<'py>, core: &HiCache) -> PyResult<Bound<'py, PyDi
     ];
     for (name, now) in gauges {
         dict.set_item(name, now)?;
+    }
+    let Leftovers { found, now, claimed, adopted, given_up, corrupt } = core.leftovers();
+    let leftovers = [
+        ("leftovers_found", found),
+        ("leftovers_adopted", adopted),
+        ("leftovers_given_up", given_up),
+        ("leftovers_corrupt", corrupt),
+        ("leftovers_now", now + claimed),
+    ];
+    for (name, count) in leftovers {
+        dict.set_item(name, count)?;
     }
     Ok(dict)
 }

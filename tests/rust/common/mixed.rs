@@ -21,9 +21,9 @@ pub struct Mixed {
     pub memory: Arc<Spaces>,
     pub drip: Drip,
     pub components: Vec<Component>,
-    size: usize,
-    reader: Option<Reader>,
-    finds: usize,
+    pub(super) size: usize,
+    pub(super) reader: Option<Reader>,
+    pub(super) finds: usize,
 }
 
 /// The match from which on a reader is asked, too: by then there is something that it must be told at once.

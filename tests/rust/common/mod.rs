@@ -10,6 +10,7 @@ pub mod filed;
 pub mod forward;
 pub mod frames;
 pub mod hybrid;
+pub mod kept;
 pub mod kinds;
 pub mod memory;
 pub mod mixed;

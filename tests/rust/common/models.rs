@@ -65,6 +65,7 @@ pub fn config(shape: &Shape) -> Config {
         eviction: "lru".into(),
         layout: shape.layout,
         memory: SlabOptions::default(),
+        restart: None,
         gpu: None,
         gpu_copies: GpuOptions::default(),
         copies: CpuOptions::default(),

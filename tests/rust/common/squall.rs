@@ -52,7 +52,7 @@ impl Squall {
         Self::of(Mixed::over(shape, Some(store)), Some(Arc::clone(store)), seed)
     }
 
-    fn of(rig: Mixed, store: Option<Arc<FaultStore>>, seed: u64) -> Self {
+    pub(super) fn of(rig: Mixed, store: Option<Arc<FaultStore>>, seed: u64) -> Self {
         let out = vec![Vec::new(); rig.components.len() + 1];
         Self {
             rig,

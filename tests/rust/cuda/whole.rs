@@ -37,6 +37,7 @@ fn config(layout: LayoutKind) -> Config {
         checkpoints_per_path: 0,
         layout,
         memory: SlabOptions::default(),
+        restart: None,
         gpu: Some(0),
         gpu_copies: GpuOptions::default(),
         copies: CpuOptions::default(),

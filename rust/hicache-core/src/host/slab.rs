@@ -1,6 +1,6 @@
 //! The region of CPU memory that holds one pool's host pages.
 //!
-//! Anonymous memory, or a memfd that other processes can map too; zeroed, with huge pages where the kernel has
+//! Anonymous memory, a memfd that other processes can map too, or a file in memory that outlives the process; zeroed, with huge pages where the kernel has
 //! them, touched beforehand by several threads. A slab hands out raw addresses; who may use which is settled
 //! by slots: one owner at a time.
 //! On error: names the bytes that can't be had, before anything is kept.
@@ -58,13 +58,37 @@ impl Slab {
             let base = std::ptr::NonNull::dangling().as_ptr();
             return Ok(Self { base, bytes, file: None, _map: None });
         }
-        let refused = |error: std::io::Error| format!("no memory for a slab of {bytes} bytes: {error}");
         let file = if options.shared { Some(memfd::create(bytes)?) } else { None };
         let map = match &file {
             // SAFETY: its size is sealed, and its bytes are only used as those of slots are.
             Some(file) => unsafe { MmapMut::map_mut(file) },
             None => MmapMut::map_anon(bytes),
         };
+        let map = Self::ready(map, bytes, options)?;
+        Ok(Self { base: map.as_ptr().cast_mut(), bytes, file, _map: Some(map) })
+    }
+
+    /// The memory of a file that has all of it, with what is in it. It keeps its size as long as the slab is there:
+    /// the caller sees to that.
+    ///
+    /// # Errors
+    /// When the file has another size, or the kernel refuses.
+    pub fn over(file: &File, bytes: usize, options: SlabOptions) -> Result<Self> {
+        let length = file.metadata().map(|about| about.len());
+        if length.as_ref().ok() != Some(&(bytes as u64)) {
+            return argument("host", format!("need a file of {bytes} bytes, got {length:?}"));
+        }
+        if bytes == 0 {
+            return Self::new(0);
+        }
+        // SAFETY: it keeps its size, and its bytes are only used as those of slots are.
+        let map = Self::ready(unsafe { MmapMut::map_mut(file) }, bytes, options)?;
+        Ok(Self { base: map.as_ptr().cast_mut(), bytes, file: None, _map: Some(map) })
+    }
+
+    /// Memory as the options want it.
+    fn ready(map: std::io::Result<MmapMut>, bytes: usize, options: SlabOptions) -> Result<MmapMut> {
+        let refused = |error: std::io::Error| format!("no memory for a slab of {bytes} bytes: {error}");
         let mut map = map.or_else(|error| argument("host", refused(error)))?;
         // Advice only: a kernel without huge pages serves small ones.
         #[cfg(all(target_os = "linux", not(miri)))]
@@ -73,7 +97,7 @@ impl Slab {
             numa::bind(&mut map, node)?;
         }
         touch(&map, options.prefault_threads).or_else(|error| argument("host", refused(error)))?;
-        Ok(Self { base: map.as_mut_ptr(), bytes, file, _map: Some(map) })
+        Ok(map)
     }
 
     /// The memory of another process's shared slab, by its descriptor (passed along, or opened as

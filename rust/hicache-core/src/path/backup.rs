@@ -75,6 +75,7 @@ impl HiCache {
             beside.push(slots);
         }
         let device = self.tree.move_pin(device, end);
+        self.note_use(self.tree.pinned(&device));
         // The pin has split an edge that it ends inside of.
         let host = self.tree.pin(self.tree.pinned(&device), Hold::Host);
         self.stats.backed_up_pages += slots.len() as u64;

@@ -178,8 +178,8 @@ impl HiCache {
         }
         // The path that they are hung below must not go to make room for them.
         let pin = self.tree.pin(self.tree.ancestor(place, on_host.min(end)), Hold::Host);
-        let counts: Vec<usize> = parts.iter().map(Vec::len).collect();
-        let room = self.room(Tier::Host, full.len(), &counts);
+        let keys = |asked: &Vec<Asked>| asked.iter().map(|asked| asked.key).collect::<Vec<Digest>>();
+        let room = self.room_to_read(&keys(&full), &parts.iter().map(keys).collect::<Vec<_>>());
         self.tree.unpin(pin);
         Some(Reads { full, parts, room: room? })
     }

@@ -40,15 +40,14 @@ impl HiCache {
         pools.host.place(&adopted);
         pools.host.give_back(&duplicates);
         pools.stats.prefetched += adopted.len() as u64;
+        self.forget_slots(part + 1, &duplicates);
         self.stats.prefetch_dropped_pages += duplicates.len() as u64;
     }
 
     /// Reads that nobody can use: their slots are free again.
     pub(super) fn give_reads_back(&mut self, reads: &[(u32, HostSlot)]) {
         for (_, to) in reads {
-            if let Some(pools) = self.parts.get_mut((to.space as usize).wrapping_sub(1)) {
-                pools.host.give_back(&[to.slot]);
-            }
+            self.give_reads_of(to.space, &[to.slot]);
         }
     }
 

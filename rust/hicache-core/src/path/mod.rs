@@ -8,8 +8,8 @@
 //! A verb checks its arguments before it changes anything, changes the tree, and appends commands.
 //!
 //! What windows and states add to a verb is beside it: `raise` to `load`, `give` to `insert`, `fetch` to `prefetch`,
-//! `graft` to `poll`, `parts` to `evict` and `allocate`; `shared` is for a unified buffer, and `forward` for what the
-//! engine computes in it meanwhile.
+//! `graft` to `poll`, `parts` to `evict` and `allocate`; `shared` is for a unified buffer, `forward` for what the engine
+//! computes in it meanwhile, and `leftovers` for host memory that outlives the process.
 
 mod backup;
 mod detach;
@@ -21,6 +21,7 @@ mod forward;
 mod give;
 mod graft;
 mod insert;
+mod leftovers;
 mod load;
 mod match_prefix;
 mod parts;
@@ -33,5 +34,6 @@ mod view;
 
 pub(crate) use forward::Forwards;
 pub use insert::{GivenPart, Inserted};
+pub use leftovers::Leftovers;
 pub use load::Loaded;
 pub use view::HitView;

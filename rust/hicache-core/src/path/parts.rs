@@ -129,6 +129,9 @@ impl HiCache {
         if ours {
             pool.give_back(&out.slots);
         }
+        if tier == Tier::Host {
+            self.forget_slots(0, &out.slots);
+        }
         for (part, slots) in out.parts.iter().enumerate() {
             self.book_part(part, tier, slots);
         }
@@ -151,6 +154,9 @@ impl HiCache {
             Tier::Host => &mut pools.stats.evicted_host,
         };
         *counter += slots.len() as u64;
+        if tier == Tier::Host {
+            self.forget_slots(part + 1, slots);
+        }
     }
 
     /// Slots of a part in a tier, all or none: a try that fails must not cost what others could hit.
@@ -193,6 +199,9 @@ impl HiCache {
     fn give_room_back(&mut self, tier: Tier, room: &Room) {
         for (pools, slots) in self.parts.iter_mut().zip(&room.parts) {
             pools.pool_mut(tier).give_back(slots);
+        }
+        if tier == Tier::Host {
+            (1..).zip(&room.parts).for_each(|(space, slots)| self.forget_slots(space, slots));
         }
     }
 

@@ -91,7 +91,7 @@ impl HiCache {
                     self.fetch_step(hit);
                 } else {
                     self.stats.prefetch_dropped_pages += arrived as u64;
-                    self.host.give_back(&slots);
+                    self.give_reads_of(0, &slots);
                 }
             }
             What::ReadParts { hit, attempt, reads } => {
@@ -121,14 +121,15 @@ impl HiCache {
     /// Hangs pages that were read below the hit's place; gives back the slots of those that can't be.
     fn graft(&mut self, id: HitId, at: u32, mut slots: Vec<Slot>, arrived: usize) {
         let late = slots.split_off(arrived);
-        self.host.give_back(&late);
-        let Ok(found) = self.find_again(id) else { return };
+        self.give_reads_of(0, &late);
+        let Ok(found) = self.find_again(id) else { return self.give_reads_of(0, &slots) };
         let place = found.place;
         let on_host = self.tree.resident_depth(place, Tier::Host);
         // Others may have brought some of these pages meanwhile, or those before them may have gone.
         let useless = if on_host < at { slots.len() } else { slots.len().min((on_host - at) as usize) };
         self.stats.prefetch_dropped_pages += useless as u64;
         self.host.give_back(&slots[..useless]);
+        self.forget_slots(0, &slots[..useless]);
         slots.drain(..useless);
         if slots.is_empty() {
             return;
@@ -202,7 +203,7 @@ impl HiCache {
     fn give_up(&mut self, batch: Batch) {
         match batch.what {
             What::Store { host } => self.stored(host, &batch.outcomes.unwrap_or_default()),
-            What::Read { slots, .. } => self.host.give_back(&slots),
+            What::Read { slots, .. } => self.give_reads_of(0, &slots),
             What::ReadParts { reads, .. } => self.give_reads_back(&reads),
             What::Exists { .. } => {}
         }

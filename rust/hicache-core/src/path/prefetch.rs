@@ -26,7 +26,7 @@ impl HiCache {
         if hit.loaded {
             return Err(Error::Hit("is loaded: prefetch comes before"));
         }
-        if hit.fetch.is_some() || !self.storage || self.host.capacity() == 0 {
+        if hit.fetch.is_some() || !self.can_fetch() || self.host.capacity() == 0 {
             return Ok(false);
         }
         let found = self.find_again(id)?;
@@ -84,15 +84,18 @@ impl HiCache {
         // The path that the pages are hung below must not go to make room for them.
         let on_host = self.tree.resident_depth(place, Tier::Host);
         let pin = self.tree.pin(self.tree.ancestor(place, on_host), Hold::Host);
-        let room = self.host_room(present);
+        let wanted = self.hits.get(&id).and_then(|hit| {
+            let first = (hit.fetch.as_ref()?.at - hit.keys.at) as usize;
+            Some(hit.keys.digests[first..first + present].to_vec())
+        });
+        let slots = self.slots_to_read(&wanted.unwrap_or_default());
         self.tree.unpin(pin);
-        if room < present {
+        if slots.len() < present {
             self.stats.prefetch_no_room += 1;
         }
-        let Some(slots) = self.host.take(room) else { return };
         let hit = self.hits.get_mut(&id).and_then(|hit| Some((hit.fetch.as_mut()?, &hit.keys)));
         let Some((fetch, keys)) = hit else {
-            self.host.give_back(&slots);
+            self.give_reads_of(0, &slots);
             return;
         };
         let mut at = fetch.at;

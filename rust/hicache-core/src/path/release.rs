@@ -17,6 +17,7 @@ impl HiCache {
         self.stats.generated_tokens += generated;
         let place = self.tree.pinned(&hit.pin);
         let cursor = Cursor { cache: Some(self.serial), ..self.tree.cursor(place) };
+        self.note_use(place);
         let (tick, moment) = (tick(self.now), Moment::Released { generated });
         self.tree.tell(Request { tick, moment, ..hit.request }, 0..place.depth, place);
         self.tree.touch_matched(place);

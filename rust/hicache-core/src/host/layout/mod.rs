@@ -90,6 +90,11 @@ impl Layout {
         self.bytes
     }
 
+    /// How many pages there are.
+    pub const fn slots(&self) -> usize {
+        self.slots
+    }
+
     /// Payload of one page.
     pub const fn page_bytes(&self) -> usize {
         self.page_bytes
