@@ -151,12 +151,15 @@ pub fn host_memory(config: &Config) -> Result<HostMemory> {
     Ok(memory(config, false)?.0)
 }
 
+/// The table of what is in host memory that outlives the process, and slots that the process before left, by space.
+pub type LeftBehind = (Kept, Vec<Vec<Slot>>);
+
 /// The same; if it outlives the process also the table of what is in it, and what the process before this one left.
 /// `behind`: whether there is a store, too.
 ///
 /// # Errors
 /// The same, and when its directory can't be had.
-pub fn memory(config: &Config, behind: bool) -> Result<(HostMemory, Option<(Kept, Vec<Vec<Slot>>)>)> {
+pub fn memory(config: &Config, behind: bool) -> Result<(HostMemory, Option<LeftBehind>)> {
     let slots = config.host_spaces();
     let layout = |(spec, space): (_, u8)| {
         let slots = slots.get(space as usize).copied().unwrap_or_default();

@@ -124,7 +124,7 @@ def test_a_page_has_the_bytes_that_its_shape_says(tmp_path: Path) -> None:
         (file,) = store_files(tmp_path / name)
         sizes[name] = file.stat().st_size
     assert (sizes["side"] - sizes["plain"], sizes["k8"] - sizes["plain"]) == (96, 64)
-    assert sizes["plain"] == 104 + 128
+    assert sizes["plain"] == 136 + 128
 
 
 def test_an_idle_engine_only_polls_and_all_is_stored(tmp_path: Path) -> None:

@@ -275,10 +275,8 @@ fn taken_over(
     if was != *about {
         let slots = 0..usize::try_from(was.slots).unwrap_or(0);
         let pages = slots.filter(|&slot| table.record(slot) != Record::Empty).count();
-        let what = match was.identity == about.identity {
-            true => "other pools, layout or numbers of slots",
-            false => "another identity",
-        };
+        let same = was.identity == about.identity;
+        let what = if same { "other pools, layout or numbers of slots" } else { "another identity" };
         return Err(Some(format!("{pages} pages of {what} were given up")));
     }
     let slab =

@@ -131,6 +131,7 @@ impl Table {
     }
 
     fn words(&self) -> &[AtomicU64] {
+        #[expect(clippy::cast_ptr_alignment, reason = "a mapping begins at a page of the system")]
         let words = self.map.as_mut_ptr().cast::<AtomicU64>();
         // SAFETY: mapped, as long as `self`, from the start of a page of the system; other threads use it as
         // atomics too, and other processes are kept away by the directory's lock.
