@@ -138,8 +138,12 @@ impl Desk {
 
     pub(super) fn is_late(&self, call: &Arc<Call>) {
         self.counts.timed_out.fetch_add(1, Ordering::Relaxed);
-        self.inner().late.push_back(Arc::clone(call));
-        self.watch.notify_one();
+        let mut inner = self.inner();
+        // Closing has handed out those that were taken.
+        if !inner.closed {
+            inner.late.push_back(Arc::clone(call));
+            self.watch.notify_one();
+        }
     }
 
     /// No more calls: those that wait fail, those that are taken are late now.

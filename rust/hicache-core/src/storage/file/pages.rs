@@ -108,19 +108,25 @@ impl FileStore {
         };
         let attempt = self.attempts.begin(name);
         let header = Header::of(identity, key, parent, page);
+        let mut twice = false;
         let published = self.write_aside(&path, &header, page).and_then(|tmp| {
             let published = attempt.publish(|| {
+                // Others were writing it too, and were quicker: a page is written, and counted, once.
+                twice = self.look(&path)?.is_some_and(|data| data.len() == bytes);
+                if twice {
+                    return Ok(Outcome::Hit);
+                }
                 self.steps.before(Step::Publish, &path)?;
                 path.parent().map_or(Ok(()), |dir| place::made(dir, || fs::rename(&tmp, &path)))?;
                 room.stored(parent.map(|parent| name.sibling(parent)));
                 Ok(Outcome::Hit)
             });
-            if !matches!(published, Some(Ok(_))) {
+            if twice || !matches!(published, Some(Ok(_))) {
                 let _ = fs::remove_file(&tmp);
             }
             published.unwrap_or(Ok(Outcome::Cancelled))
         });
-        (published.unwrap_or(Outcome::Failed), true)
+        (published.unwrap_or(Outcome::Failed), !twice)
     }
 
     /// Writes a page under a name of its own; on failure nothing stays.
