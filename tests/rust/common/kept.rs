@@ -86,12 +86,11 @@ impl Mixed {
 }
 
 pub fn open(config: &Config, store: Option<&str>) -> Result<Mixed> {
-    // SAFETY: there is no device memory.
-    let cache = unsafe {
-        match store {
-            Some(url) => over_store(config.clone(), None, url),
-            None => HiCache::over_memory(config.clone(), None, None),
-        }
+    let cache = match store {
+        // SAFETY: there is no device memory.
+        Some(url) => unsafe { over_store(config.clone(), None, url) },
+        // SAFETY: nor here.
+        None => unsafe { HiCache::over_memory(config.clone(), None, None) },
     }?;
     Ok(Mixed::of(cache, config))
 }

@@ -130,6 +130,7 @@ impl Table {
         self.put(HEADER + RECORD * slot + USED, used);
     }
 
+    #[expect(clippy::cast_ptr_alignment, reason = "a mapping begins with a page of the system")]
     fn words(&self) -> &[AtomicU64] {
         let words = self.map.as_mut_ptr().cast::<AtomicU64>();
         // SAFETY: mapped, as long as `self`, from the start of a page of the system; other threads use it as
