@@ -142,6 +142,9 @@ impl HiCache {
     }
 }
 
+/// What is in memory that outlives the process, and the slots of each space that something is left in, best first.
+pub type TakenOver = (Kept, Vec<Vec<Slot>>);
+
 /// Host memory for all pools of a configuration.
 ///
 /// # Errors
@@ -159,7 +162,7 @@ pub type LeftBehind = (Kept, Vec<Vec<Slot>>);
 ///
 /// # Errors
 /// The same, and when its directory can't be had.
-pub fn memory(config: &Config, behind: bool) -> Result<(HostMemory, Option<LeftBehind>)> {
+pub fn memory(config: &Config, behind: bool) -> Result<(HostMemory, Option<TakenOver>)> {
     let slots = config.host_spaces();
     let layout = |(spec, space): (_, u8)| {
         let slots = slots.get(space as usize).copied().unwrap_or_default();

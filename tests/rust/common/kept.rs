@@ -87,9 +87,9 @@ impl Mixed {
 
 pub fn open(config: &Config, store: Option<&str>) -> Result<Mixed> {
     let cache = match store {
-        // SAFETY: without device memory there is nothing to keep.
+        // SAFETY: there is no device memory.
         Some(url) => unsafe { over_store(config.clone(), None, url) },
-        // SAFETY: the same.
+        // SAFETY: nor here.
         None => unsafe { HiCache::over_memory(config.clone(), None, None) },
     }?;
     Ok(Mixed::of(cache, config))
