@@ -12,6 +12,7 @@ mod evict;
 mod faults;
 mod index;
 mod parsing;
+mod power;
 mod rig;
 mod rules;
 mod storm;

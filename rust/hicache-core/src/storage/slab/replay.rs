@@ -8,10 +8,11 @@
 
 use super::index::Index;
 use super::log::Resume;
+use super::media::Media;
 use super::record::{RECORD, Record};
 use super::segment::{self, HEADER, Header};
 use super::tail::path;
-use crate::error::{Result, argument};
+use crate::error::{Error, Result};
 use crate::identity::Fingerprint;
 use std::fs::{self, File};
 use std::io::Read as _;
@@ -51,13 +52,17 @@ impl Replay {
         }
     }
 
-    /// Reads all segments of a directory.
+    /// Reads all segments of a directory. The last one is flushed: a killed process may have written what it hadn't
+    /// flushed yet, and a gap in front of what is logged from here on would cost all that is told before it.
     ///
     /// # Errors
-    /// Names `storage` when the directory can't be read.
-    pub fn directory(mut self, dir: &Path, store: u64) -> Result<Self> {
-        let numbers =
-            segments(dir).or_else(|error| argument("storage", format!("{}: {error}", dir.display())))?;
+    /// Names `storage` when the directory can't be read, or the last segment not be flushed.
+    pub fn directory(mut self, dir: &Path, store: u64, media: &dyn Media) -> Result<Self> {
+        let about = |error: std::io::Error| Error::Argument {
+            argument: "storage",
+            reason: format!("{}: {error}", dir.display()),
+        };
+        let numbers = segments(dir).map_err(about)?;
         let last = numbers.last().copied().unwrap_or(0);
         let snapshot = numbers.iter().rev().find(|&&number| {
             let mut head = [0; HEADER];
@@ -68,6 +73,10 @@ impl Replay {
         self.first = first;
         for number in numbers.into_iter().filter(|&number| number >= first) {
             self.segment(&fs::read(path(dir, number)).unwrap_or_default(), store, number);
+        }
+        if self.resume.number > 0 {
+            let flushed = File::open(path(dir, self.resume.number)).and_then(|file| media.sync(&file));
+            flushed.and_then(|()| File::open(dir)?.sync_all()).map_err(about)?;
         }
         self.resume.number = last;
         self.index.queue_leaves();

@@ -88,7 +88,7 @@ impl Slab {
         let extents = Extents::open(Arc::clone(&disk), &dir, extent_options(&options, bounds, &dir)?)?;
         let (extent, secret) = (home.extent, RandomState::new().hash_one(0));
         let fresh = move || Index::new(extent, secret);
-        let replay = Replay::new(&extents.found(), fresh).directory(&dir, home.store)?;
+        let replay = Replay::new(&extents.found(), fresh).directory(&dir, home.store, &*seams.media)?;
         let damaged = told(&replay, lost);
         let Replay { index, resume, first, .. } = replay;
         for (extent, slots) in index.ground.iter() {
