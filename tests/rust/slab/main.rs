@@ -10,6 +10,7 @@ mod crash;
 mod damage;
 mod evict;
 mod faults;
+mod growth;
 mod index;
 mod parsing;
 mod power;

@@ -131,13 +131,9 @@ impl Replay {
             Record::Gone(at) => self.index.vacate(*at),
             Record::Clear(identity) => _ = self.index.clear(*identity),
             Record::Identity(number, fingerprint) => {
-                if self.known(*number).is_some_and(|known| known != *fingerprint) {
-                    self.index.clear(*number);
+                if self.known(*number) != Some(*fingerprint) {
+                    self.name(*number, *fingerprint);
                 }
-                let number = usize::from(*number);
-                let most = self.resume.identities.len().max(number + 1);
-                self.resume.identities.resize(most, None);
-                self.resume.identities[number] = Some(*fingerprint);
             }
             Record::Touch(touches) => {
                 for at in touches.places() {
@@ -147,6 +143,20 @@ impl Replay {
                 }
             }
         }
+    }
+
+    /// From here on the number stands for this identity, and no other number does.
+    fn name(&mut self, number: u16, fingerprint: Fingerprint) {
+        for (old, identity) in (0..=u16::MAX).zip(&mut self.resume.identities) {
+            if identity.is_some() && (old == number || *identity == Some(fingerprint)) {
+                *identity = None;
+                self.index.clear(old);
+            }
+        }
+        let number = usize::from(number);
+        let most = self.resume.identities.len().max(number + 1);
+        self.resume.identities.resize(most, None);
+        self.resume.identities[number] = Some(fingerprint);
     }
 
     fn known(&self, number: u16) -> Option<Fingerprint> {
@@ -173,6 +183,8 @@ pub fn segments(dir: &Path) -> std::io::Result<Vec<u64>> {
         let name = entry.file_name();
         let number = name.to_str().and_then(|name| name.strip_prefix("log-")).and_then(|n| n.parse().ok());
         // A name that we would spell otherwise is somebody else's.
+        // Nor do we get so far.
+        let number = number.filter(|&number: &u64| number < 1 << 62);
         numbers.extend(number.filter(|&number| path(dir, number).file_name() == Some(&name)));
     }
     numbers.sort_unstable();
