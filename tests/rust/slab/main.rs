@@ -11,6 +11,7 @@ mod damage;
 mod evict;
 mod faults;
 mod growth;
+mod hang;
 mod index;
 mod parsing;
 mod power;
