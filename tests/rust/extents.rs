@@ -140,6 +140,20 @@ fn what_is_in_use_stays_so_after_a_restart_and_all_else_is_free() {
 }
 
 #[test]
+fn a_slot_whose_page_was_lost_is_not_taken_for_written() {
+    let dir = tempfile::tempdir().unwrap();
+    open(dir.path()).grow(65536).unwrap();
+    let extents = open(dir.path());
+    // A log tells of a page where the file system knows of no byte.
+    extents.adopt(0, 65536, [5]).unwrap();
+    let lost = |extents: &Extents| all(extents, 65536).into_iter().find(|place| place.slot == 5).unwrap();
+    extents.free(0, 5, true);
+    assert!(!lost(&extents).written);
+    extents.free(0, 5, true);
+    assert!(lost(&extents).written, "it was written since");
+}
+
+#[test]
 fn what_can_t_be_adopted_is_named() {
     let dir = tempfile::tempdir().unwrap();
     open(dir.path()).grow(65536).unwrap();

@@ -2,9 +2,10 @@
 
 use super::rig::{PAGE, Rig, US, get};
 use hicache_core::storage::Outcome::{Absent, Hit};
-use hicache_core::storage::Store;
+use hicache_core::storage::slab::SlabStore;
 use hicache_core::storage::slab::replay::segments;
 use hicache_core::storage::slab::tail::path;
+use hicache_core::storage::{Client, Store};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -210,4 +211,25 @@ fn a_store_that_forgot_what_it_is_begins_anew() {
         damage.map_or_else(|| fs::remove_file(&file), |text| fs::write(&file, text)).unwrap();
         assert_eq!(survivors(&mut rig), expected(0..0));
     }
+}
+
+#[test]
+fn a_store_that_cannot_be_asked_what_it_is_stays_as_it_is() {
+    let mut rig = several();
+    let (file, kept) = (rig.home().join("STORE"), rig.home().join("kept"));
+    fs::rename(&file, &kept).unwrap();
+    std::os::unix::fs::symlink("STORE", &file).unwrap();
+    let error = SlabStore::open(rig.options.clone(), &Client::alone(US), &rig.seams).err().unwrap();
+    assert!(error.to_string().contains("STORE"), "{error}");
+    fs::rename(&kept, &file).unwrap();
+    assert_eq!(survivors(&mut rig), expected(0..PAGES));
+}
+
+#[test]
+fn a_full_file_system_does_not_keep_a_store_shut() {
+    let mut rig = several();
+    let file = rig.home().join("LOCK");
+    fs::remove_file(&file).unwrap();
+    std::os::unix::fs::symlink("/dev/full", &file).unwrap();
+    assert_eq!(survivors(&mut rig), expected(0..PAGES));
 }

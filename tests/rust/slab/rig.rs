@@ -89,6 +89,11 @@ impl Rig {
         self.store = Some(SlabStore::open(self.options.clone(), &Client::alone(US), &self.seams).unwrap());
     }
 
+    /// What the store says of itself.
+    pub fn about(&self) -> String {
+        self.store().describe()
+    }
+
     /// This rank's directory.
     pub fn home(&self) -> std::path::PathBuf {
         self.dir.path().join("all")

@@ -15,13 +15,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Needs {
     direct: bool,
+    /// Writing over what was written changes nothing but bytes.
+    in_place: bool,
     /// Addresses.
     memory: usize,
     /// Lengths and offsets.
     step: usize,
 }
 
-const BUFFERED: Needs = Needs { direct: false, memory: 1, step: 1 };
+const BUFFERED: Needs = Needs { direct: false, in_place: false, memory: 1, step: 1 };
 
 /// A file for transfers.
 #[derive(Debug)]
@@ -39,6 +41,11 @@ impl DataFile {
     /// Whether transfers go past the page cache.
     pub const fn direct(&self) -> bool {
         self.needs.direct
+    }
+
+    /// Whether a write over what was written before is as durable as a flush of the disk's own cache makes it.
+    pub const fn in_place(&self) -> bool {
+        self.needs.in_place
     }
 
     /// Has all written bytes, and where they are, outlive a loss of power.
@@ -121,7 +128,22 @@ fn probed(path: &Path) -> io::Result<Needs> {
             }
         }
     }
-    Ok(Needs { direct: true, memory, step })
+    Ok(Needs { direct: true, in_place: in_place(&file), memory, step })
+}
+
+/// Whether the file system is known to write in place. Others may put what is written over elsewhere (Btrfs, ZFS, F2FS),
+/// and only a flush makes that known to the disk.
+#[cfg(target_os = "linux")]
+fn in_place(file: &File) -> bool {
+    const EXT4: u64 = 0xEF53;
+    const XFS: u64 = 0x5846_5342;
+    let kind = rustix::fs::fstatfs(file).ok().and_then(|about| u64::try_from(about.f_type).ok());
+    matches!(kind, Some(EXT4 | XFS))
+}
+
+#[cfg(not(target_os = "linux"))]
+const fn in_place(_: &File) -> bool {
+    false
 }
 
 #[cfg(target_os = "linux")]

@@ -72,7 +72,7 @@ impl Extents {
         let mut state = State::default();
         for (number, file, written) in found {
             let supply = Supply::of(&written, bytes);
-            state.extents.insert(number, Extent { file, slot: 0, supply, writing: false, claimed: 0 });
+            state.extents.insert(number, Extent::new(file, supply));
         }
         let shared = Arc::new(Shared::new(disk, dir, options, state));
         Ok(Self { shared, thread: Mutex::new(None) })
@@ -97,8 +97,7 @@ impl Extents {
         }
         match state.extents.get_mut(&extent) {
             Some(found) if found.slot == 0 && slots > 0 => {
-                found.supply.cut(slot, slots, used);
-                found.slot = slot;
+                found.adopt(slot, slots, used);
                 state.file(extent);
                 Ok(())
             }
@@ -155,8 +154,7 @@ impl Extents {
     pub fn free(&self, extent: u32, slot: u32, written: bool) {
         let mut state = self.shared.state();
         let Some(found) = state.extents.get_mut(&extent) else { return };
-        let start = u64::from(slot) * found.slot;
-        found.supply.give(start..start + found.slot, written);
+        found.give(slot, written);
         state.file(extent);
         drop(state);
         if !written {

@@ -21,7 +21,8 @@ fn path(dir: &Path, number: u32) -> PathBuf {
 
 fn number(name: &str) -> Option<u32> {
     let digits = name.strip_prefix("data-")?;
-    let number = digits.parse().ok()?;
+    // As records count them; the last one is nobody's.
+    let number = digits.parse().ok().filter(|&number: &u32| number < u16::MAX.into())?;
     // Only the very name that we would give: no sign, no other number of zeros.
     (format!("{number:05}") == digits).then_some(number)
 }
@@ -63,10 +64,8 @@ pub(super) fn make(
         let reason = format!("the file system has {free} bytes left, and is to keep {}", options.free);
         return Err(io::Error::new(ErrorKind::StorageFull, reason));
     }
+    // One that is there is what is left of an extent that couldn't be removed: this one takes its place.
     let (path, new) = (path(dir, number), dir.join(format!("data-{number:05}.new")));
-    if path.try_exists()? {
-        return Err(io::Error::new(ErrorKind::AlreadyExists, format!("{} is there already", path.display())));
-    }
     let made = (|| {
         let file = disk.create(&new)?;
         allocate(file.file(), options.bytes)?;

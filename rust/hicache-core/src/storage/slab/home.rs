@@ -45,7 +45,7 @@ impl Home {
     ) -> Result<Self> {
         extent.0.map_or(Ok(()), &check)?;
         let about = |error| refused(dir, &error);
-        fs::create_dir_all(dir).map_err(about)?;
+        made_durably(dir).map_err(about)?;
         let owned = own(dir).map_err(about)?;
         let Some(owned) = owned else {
             let other = fs::read_to_string(dir.join("LOCK")).unwrap_or_default();
@@ -57,7 +57,7 @@ impl Home {
             );
             return argument("storage", reason);
         };
-        let (told, wished) = (told(dir), extent.0.unwrap_or(extent.1));
+        let (told, wished) = (told(dir).map_err(about)?, extent.0.unwrap_or(extent.1));
         check(told.map_or(wished, |(_, found)| found))?;
         let (store, found) = match told {
             Some(told) => told,
@@ -102,6 +102,17 @@ impl Drop for Home {
     }
 }
 
+/// Makes a directory, those above it too, so that a loss of power leaves them.
+fn made_durably(dir: &Path) -> io::Result<()> {
+    let missing: Vec<&Path> = dir.ancestors().take_while(|dir| !dir.exists()).collect();
+    fs::create_dir_all(dir)?;
+    let above = missing.iter().filter_map(|made| made.parent());
+    // A relative path's first part is in the directory that we are in.
+    above
+        .map(|dir| if dir.as_os_str().is_empty() { Path::new(".") } else { dir })
+        .try_for_each(|dir| File::open(dir)?.sync_all())
+}
+
 fn refused(dir: &Path, error: &io::Error) -> Error {
     Error::Argument { argument: "storage", reason: format!("{}: {error}", dir.display()) }
 }
@@ -114,15 +125,23 @@ fn own(dir: &Path) -> io::Result<Option<File>> {
         Err(rustix::io::Errno::WOULDBLOCK) => return Ok(None),
         done => done?,
     }
-    file.set_len(0)?;
-    writeln!(file, "process {}", std::process::id())?;
+    // For people; a full file system doesn't keep a store from what it has.
+    let _ = file.set_len(0).and_then(|()| writeln!(file, "process {}", std::process::id()));
     Ok(Some(file))
 }
 
-/// The number and the size that a store was made with, if it says so.
-fn told(dir: &Path) -> Option<(u64, u64)> {
-    let mut text = String::new();
-    File::open(dir.join("STORE")).ok()?.take(4096).read_to_string(&mut text).ok()?;
+/// The number and the size that a store was made with, if it says so. One that can't be asked is not made anew.
+fn told(dir: &Path) -> io::Result<Option<(u64, u64)>> {
+    let mut text = Vec::new();
+    let read = File::open(dir.join("STORE")).and_then(|file| file.take(4096).read_to_end(&mut text));
+    match read {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(io::Error::new(error.kind(), format!("STORE: {error}"))),
+        Ok(_) => Ok(parsed(&String::from_utf8_lossy(&text))),
+    }
+}
+
+fn parsed(text: &str) -> Option<(u64, u64)> {
     let mut lines = text.lines();
     let mut field = |name: &str| lines.next().and_then(|line| line.strip_prefix(name)).map(str::trim);
     field(FORMAT)?;

@@ -115,7 +115,7 @@ impl Log {
     /// Writes all that is pending.
     fn lead<'s>(&'s self, mut state: MutexGuard<'s, State>, mut tail: Tail) -> MutexGuard<'s, State> {
         let (records, appended) = (std::mem::take(&mut state.pending), state.appended);
-        let identities = state.identities.clone();
+        let (identities, sequence) = (state.identities.clone(), tail.sequence);
         drop(state);
         let mut bytes = 0;
         let written = self.writer.write(&mut tail, &records, &identities, &mut bytes);
@@ -128,8 +128,8 @@ impl Log {
                 state.pending.extend(later);
                 (state.fault, state.said) = (Some(error.kind()), error.to_string());
                 state.failures += 1;
-                // What became of its end nobody knows.
-                tail.segment = None;
+                // What became of its end nobody knows: all of it is told again, under the same numbers.
+                (tail.segment, tail.sequence) = (None, sequence);
             }
         }
         state.tail = Some(tail);

@@ -159,7 +159,21 @@ impl Store for SlabStore {
         while Arc::strong_count(&slab) > 1 && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(1));
         }
+        end(slab, PATIENCE);
+    }
+}
+
+/// Writes what isn't written and lets go of all, as soon as the disk lets it; `close` doesn't wait for longer than that.
+fn end(slab: Arc<Slab>, most: Duration) {
+    let (done, ended) = std::sync::mpsc::channel();
+    let rest = move || {
         slab.rest();
+        drop(slab);
+        let _ = done.send(());
+    };
+    // Without a thread to be had, uses of the last second are forgotten.
+    if std::thread::Builder::new().name("hicache-slab-end".into()).spawn(rest).is_ok() {
+        let _ = ended.recv_timeout(most);
     }
 }
 

@@ -199,7 +199,7 @@ impl Slab {
 /// Makes payloads durable whose files aren't merely overwritten: one flush a file.
 fn sync(jobs: &mut [Job]) {
     let mut synced: Vec<(u32, bool)> = Vec::new();
-    for job in jobs.iter_mut().filter(|job| !job.place.written || !job.place.file.direct()) {
+    for job in jobs.iter_mut().filter(|job| !job.place.written || !job.place.file.in_place()) {
         let known = synced.iter().find(|(extent, _)| *extent == job.place.extent).map(|known| known.1);
         let durable = known.unwrap_or_else(|| {
             let durable = job.place.file.sync().is_ok();

@@ -28,10 +28,8 @@ impl Slab {
         let end = self.log.end();
         drop(book);
         if self.log.commit(end).is_err() {
-            outcomes
-                .iter_mut()
-                .filter(|outcome| **outcome == Outcome::Hit)
-                .for_each(|o| *o = Outcome::Failed);
+            // What is absent, too, may be so by a removal that isn't written.
+            outcomes.fill(Outcome::Failed);
         }
         outcomes
     }
@@ -98,8 +96,12 @@ impl Slab {
         book.swept = last;
     }
 
-    /// Logs which pages were used since the last time.
+    /// Logs which pages were used since the last time. While the log can't be written they are kept as what they
+    /// are, one of each page, rather than as records without end.
     pub(super) fn log_uses(&self) {
+        if self.log.fault().is_some() {
+            return;
+        }
         let mut book = self.book();
         for places in book.index.take_touched().chunks(super::record::TOUCHES) {
             self.log.append(&Record::Touch(Touches::of(places)));

@@ -8,10 +8,11 @@
 
 use super::index::Index;
 use super::log::Resume;
+use super::media::Media;
 use super::record::{RECORD, Record};
 use super::segment::{self, HEADER, Header};
 use super::tail::path;
-use crate::error::{Result, argument};
+use crate::error::{Error, Result};
 use crate::identity::Fingerprint;
 use std::fs::{self, File};
 use std::io::Read as _;
@@ -51,13 +52,17 @@ impl Replay {
         }
     }
 
-    /// Reads all segments of a directory.
+    /// Reads all segments of a directory. The last one is flushed: a killed process may have written what it hadn't
+    /// flushed yet, and a gap in front of what is logged from here on would cost all that is told before it.
     ///
     /// # Errors
-    /// Names `storage` when the directory can't be read.
-    pub fn directory(mut self, dir: &Path, store: u64) -> Result<Self> {
-        let numbers =
-            segments(dir).or_else(|error| argument("storage", format!("{}: {error}", dir.display())))?;
+    /// Names `storage` when the directory can't be read, or the last segment not be flushed.
+    pub fn directory(mut self, dir: &Path, store: u64, media: &dyn Media) -> Result<Self> {
+        let about = |error: std::io::Error| Error::Argument {
+            argument: "storage",
+            reason: format!("{}: {error}", dir.display()),
+        };
+        let numbers = segments(dir).map_err(about)?;
         let last = numbers.last().copied().unwrap_or(0);
         let snapshot = numbers.iter().rev().find(|&&number| {
             let mut head = [0; HEADER];
@@ -68,6 +73,10 @@ impl Replay {
         self.first = first;
         for number in numbers.into_iter().filter(|&number| number >= first) {
             self.segment(&fs::read(path(dir, number)).unwrap_or_default(), store, number);
+        }
+        if self.resume.number > 0 {
+            let flushed = File::open(path(dir, self.resume.number)).and_then(|file| media.sync(&file));
+            flushed.and_then(|()| File::open(dir)?.sync_all()).map_err(about)?;
         }
         self.resume.number = last;
         self.index.queue_leaves();
@@ -122,13 +131,9 @@ impl Replay {
             Record::Gone(at) => self.index.vacate(*at),
             Record::Clear(identity) => _ = self.index.clear(*identity),
             Record::Identity(number, fingerprint) => {
-                if self.known(*number).is_some_and(|known| known != *fingerprint) {
-                    self.index.clear(*number);
+                if self.known(*number) != Some(*fingerprint) {
+                    self.name(*number, *fingerprint);
                 }
-                let number = usize::from(*number);
-                let most = self.resume.identities.len().max(number + 1);
-                self.resume.identities.resize(most, None);
-                self.resume.identities[number] = Some(*fingerprint);
             }
             Record::Touch(touches) => {
                 for at in touches.places() {
@@ -138,6 +143,20 @@ impl Replay {
                 }
             }
         }
+    }
+
+    /// From here on the number stands for this identity, and no other number does.
+    fn name(&mut self, number: u16, fingerprint: Fingerprint) {
+        for (old, identity) in (0..=u16::MAX).zip(&mut self.resume.identities) {
+            if identity.is_some() && (old == number || *identity == Some(fingerprint)) {
+                *identity = None;
+                self.index.clear(old);
+            }
+        }
+        let number = usize::from(number);
+        let most = self.resume.identities.len().max(number + 1);
+        self.resume.identities.resize(most, None);
+        self.resume.identities[number] = Some(fingerprint);
     }
 
     fn known(&self, number: u16) -> Option<Fingerprint> {
@@ -164,6 +183,8 @@ pub fn segments(dir: &Path) -> std::io::Result<Vec<u64>> {
         let name = entry.file_name();
         let number = name.to_str().and_then(|name| name.strip_prefix("log-")).and_then(|n| n.parse().ok());
         // A name that we would spell otherwise is somebody else's.
+        // Nor do we get so far.
+        let number = number.filter(|&number: &u64| number < 1 << 62);
         numbers.extend(number.filter(|&number| path(dir, number).file_name() == Some(&name)));
     }
     numbers.sort_unstable();

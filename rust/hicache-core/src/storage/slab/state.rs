@@ -77,6 +77,29 @@ pub(super) struct Extent {
     pub(super) writing: bool,
     /// Bytes that are with the thread.
     pub(super) claimed: u64,
+    /// Slots in use that nobody has written, as the file system has it: a loss of power took their bytes.
+    blank: BTreeSet<u32>,
+}
+
+impl Extent {
+    pub(super) const fn new(file: Arc<DataFile>, supply: Supply) -> Self {
+        Self { file, slot: 0, supply, writing: false, claimed: 0, blank: BTreeSet::new() }
+    }
+
+    /// Cuts it into slots, of which these are in use.
+    pub(super) fn adopt(&mut self, slot: u64, slots: u32, used: Vec<u32>) {
+        self.supply.order();
+        self.blank = used.iter().copied().filter(|&n| !self.supply.wrote(slot, n)).collect();
+        self.supply.cut(slot, slots, used);
+        self.slot = slot;
+    }
+
+    /// Takes a slot back.
+    pub(super) fn give(&mut self, slot: u32, written: bool) {
+        let start = u64::from(slot) * self.slot;
+        let blank = self.blank.remove(&slot);
+        self.supply.give(start..start + self.slot, written && !blank);
+    }
 }
 
 impl State {
@@ -142,7 +165,7 @@ impl Shared {
         match made {
             Ok(file) => {
                 let supply = Supply::of(&[], self.options.bytes);
-                state.extents.insert(number, Extent { file, slot: 0, supply, writing: false, claimed: 0 });
+                state.extents.insert(number, Extent::new(file, supply));
                 drop(state);
                 self.changed.notify_all();
                 Some(())

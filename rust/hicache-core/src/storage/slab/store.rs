@@ -88,7 +88,7 @@ impl Slab {
         let extents = Extents::open(Arc::clone(&disk), &dir, extent_options(&options, bounds, &dir)?)?;
         let (extent, secret) = (home.extent, RandomState::new().hash_one(0));
         let fresh = move || Index::new(extent, secret);
-        let replay = Replay::new(&extents.found(), fresh).directory(&dir, home.store)?;
+        let replay = Replay::new(&extents.found(), fresh).directory(&dir, home.store, &*seams.media)?;
         let damaged = told(&replay, lost);
         let Replay { index, resume, first, .. } = replay;
         for (extent, slots) in index.ground.iter() {
@@ -141,16 +141,24 @@ impl Slab {
         let number = self.unused_number().or_else(|| {
             self.retire(book);
             self.unused_number()
+        });
+        let number = number.or_else(|| {
+            self.forget_coldest(book);
+            self.retire(book);
+            self.unused_number()
         })?;
         book.identities.insert(*identity, number);
         self.log.append(&Record::Identity(number, *identity));
         Some(number)
     }
 
+    /// How many numbers there are: all of them stand at every segment's head.
+    fn most_numbers(&self) -> usize {
+        segment(self.bounds) / super::record::RECORD / 4
+    }
+
     fn unused_number(&self) -> Option<u16> {
-        // All of them stand at every segment's head.
-        let most = segment(self.bounds) / super::record::RECORD / 4;
-        (0..=u16::MAX).take(most).find(|&number| self.log.identity(number).is_none())
+        (0..=u16::MAX).take(self.most_numbers()).find(|&number| self.log.identity(number).is_none())
     }
 
     /// Identities that have pages.
@@ -163,6 +171,28 @@ impl Slab {
         let used = used(&book.index);
         book.identities.retain(|_, number| used.contains(number));
         (0..=u16::MAX).filter(|number| !used.contains(number)).for_each(|number| self.log.retire(number));
+    }
+
+    /// Gives up all pages of the identity of which none was used for longest: where every number has pages, nobody new
+    /// could ever put one, and so nothing would be evicted either.
+    fn forget_coldest(&self, book: &mut Book) {
+        let mut last: HashMap<u16, u64> = HashMap::new();
+        for page in (0..book.index.numbers()).map(|page| book.index.page(page)) {
+            let used = match page.state {
+                State::Free => continue,
+                State::Here if page.readers == 0 => page.used,
+                _ => u64::MAX,
+            };
+            let known = last.entry(page.written.identity).or_default();
+            *known = used.max(*known);
+        }
+        let mut idle: Vec<(u64, u16)> = last.into_iter().map(|(number, used)| (used, number)).collect();
+        idle.retain(|&(used, number)| used < u64::MAX && usize::from(number) < self.most_numbers());
+        let Some(&(_, number)) = idle.iter().min() else { return };
+        let (free, pages) = book.index.clear(number);
+        self.log.append(&Record::Clear(number));
+        free.into_iter().for_each(|at| self.free(at, true));
+        book.counts.evicted_pages += pages;
     }
 
     /// What it is and how it works.

@@ -55,6 +55,13 @@ impl Supply {
         }
     }
 
+    /// Whether all of this slot was written, of an extent that is in `order` and not cut yet.
+    pub fn wrote(&self, slot: u64, number: u32) -> bool {
+        let range = u64::from(number) * slot..u64::from(number + 1) * slot;
+        let after = self.ready.partition_point(|part| part.start <= range.start);
+        after.checked_sub(1).is_some_and(|at| range.end <= self.ready[at].end)
+    }
+
     /// Cuts it into slots but those in use (ascending), out of the parts that it has.
     pub fn cut(&mut self, slot: u64, slots: u32, used: impl IntoIterator<Item = u32>) {
         self.order();

@@ -6,7 +6,7 @@
 
 use super::media::Media;
 use super::record::{RECORD, Record};
-use super::segment::{GROUP, Header, MOST};
+use super::segment::{GROUP, HEADER, Header, MOST};
 use crate::identity::Fingerprint;
 use std::fs::File;
 use std::io;
@@ -62,13 +62,14 @@ impl Writer {
         bytes: &mut u64,
     ) -> io::Result<()> {
         let mut rest = records;
+        let size = self.size(identities);
         while !rest.is_empty() {
             let Some((file, header, at)) = &mut tail.segment else {
                 self.begin(tail, identities)?;
-                *bytes += self.options.segment as u64;
+                *bytes += size as u64;
                 continue;
             };
-            let room = self.options.segment.saturating_sub(*at + GROUP) / RECORD;
+            let room = size.saturating_sub(*at + GROUP) / RECORD;
             if room == 0 {
                 self.media.sync(file)?;
                 tail.segment = None;
@@ -93,7 +94,7 @@ impl Writer {
         let file = if std::mem::take(&mut tail.spare) {
             File::options().read(true).write(true).open(&spare)?
         } else {
-            self.media.create(&spare, self.options.segment)?
+            self.media.create(&spare, self.size(identities))?
         };
         let number = tail.number + 1;
         let header = Header { store: self.options.store, number, first: tail.sequence, after: None };
@@ -132,6 +133,13 @@ impl Writer {
     /// The system's.
     pub fn flush(&self, tail: &Tail) -> io::Result<()> {
         tail.segment.as_ref().map_or(Ok(()), |(file, ..)| self.media.sync(file))
+    }
+
+    /// Bytes of a segment: those of the options, or what more identities than these are made for need at its head,
+    /// and as much again.
+    fn size(&self, identities: &[Option<Fingerprint>]) -> usize {
+        let head = HEADER + identities.len() * (RECORD + 1) + GROUP;
+        self.options.segment.max(2 * head)
     }
 
     /// The name of a segment.

@@ -22,6 +22,9 @@ pub enum Standing {
     Leaf,
 }
 
+/// So many entries are kept anyhow.
+const LEAST: usize = 64;
+
 /// Leaves by class and last use.
 #[derive(Debug, Default)]
 pub struct Leaves {
@@ -29,9 +32,19 @@ pub struct Leaves {
 }
 
 impl Leaves {
-    /// Queues a leaf.
-    pub fn push(&mut self, class: u32, used: u64, page: u32) {
-        self.classes.entry(class).or_default().push(Reverse((used, page)));
+    /// Queues a leaf. Where more are queued than twice `most`, as many pages as there can be, those are dropped of
+    /// which `holds` says no.
+    pub fn push(&mut self, class: u32, used: u64, page: u32, most: usize, holds: impl Fn(u64, u32) -> bool) {
+        let heap = self.classes.entry(class).or_default();
+        if heap.len() > 2 * most + LEAST {
+            heap.retain(|Reverse((used, page))| holds(*used, *page));
+        }
+        heap.push(Reverse((used, page)));
+    }
+
+    /// Entries of all classes.
+    pub fn len(&self) -> usize {
+        self.classes.values().map(BinaryHeap::len).sum()
     }
 
     /// Classes that ever had a leaf.

@@ -121,8 +121,9 @@ impl Index {
     /// A page of which a log tells. What was at its place or had its key is none. False: there is no such place.
     /// `queue_leaves` follows when all are told.
     pub fn restore(&mut self, written: Written) -> bool {
-        let Some(class) = class_of(written.bytes.into()) else { return false };
+        let class = class_of(written.bytes.into()).filter(|&class| self.ground.slots(class) > 0);
         self.vacate(written.at);
+        let Some(class) = class else { return false };
         if let Some((page, _)) = self.find(&key_of(&written)) {
             self.take_out(page);
         }

@@ -30,6 +30,11 @@ impl Index {
         self.touched.len()
     }
 
+    /// How many entries the order of leaves has, outdated ones too.
+    pub fn queued(&self) -> usize {
+        self.leaves.len()
+    }
+
     /// Places that were used since the last call, in order of their last use.
     pub fn take_touched(&mut self) -> Vec<At> {
         let mut touched = std::mem::take(&mut self.touched);
@@ -75,11 +80,17 @@ impl Index {
 
     /// It may be a leaf: queues it if it is.
     pub(super) fn queue(&mut self, page: u32) {
-        let found = self.page_mut(page);
+        let Self { leaves, pages, .. } = self;
+        let found = &mut pages[page as usize];
         if found.state == State::Here && found.children == 0 && found.queued == 0 {
             found.queued = found.used;
             if let (used, Some(class)) = (found.used, class_of(found.written.bytes.into())) {
-                self.leaves.push(class, used, page);
+                // What comes and goes where no room is ever made would otherwise stay queued.
+                let holds = |queued, page: u32| {
+                    let found = &pages[page as usize];
+                    found.state == State::Here && found.queued == queued
+                };
+                leaves.push(class, used, page, pages.len(), holds);
             }
         }
     }
