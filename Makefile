@@ -88,6 +88,26 @@ fuzz: ## property tests of the whole index beside their models, 12 million opera
 	@PROPTEST_CASES=$(CASES) cargo test --test model --test components --test eviction \
 	    --test twins --test in_flight --test ranks --test unified --test room
 
+KILLS ?= 1000
+
+.PHONY: crash-test
+crash-test: ## kill a process that writes to a slab store, KILLS=1000 times, and look at what it left
+	@echo "==> $(KILLS) kills" && HICACHE_KILLS=$(KILLS) cargo test --release --test slab crash -- --nocapture
+
+# libFuzzer without cargo-fuzz: a stable compiler, and a C++ one. RUNS executions of each target.
+RUNS ?= 1000000
+COVERAGE := -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 -Cllvm-args=-sanitizer-coverage-inline-8bit-counters \
+	-Cllvm-args=-sanitizer-coverage-pc-table -Cllvm-args=-sanitizer-coverage-trace-compares --cfg fuzzing
+
+.PHONY: fuzz-parsing
+fuzz-parsing: ## coverage-guided fuzzing of what a slab store reads when it is opened (RUNS=1000000 of each target)
+	@host=$$(rustc -vV | sed -n 's/^host: //p'); \
+	for target in header log; do \
+	    echo "==> fuzzing $$target, $(RUNS) executions"; mkdir -p fuzz/corpus/$$target; \
+	    (cd fuzz && RUSTFLAGS="$(COVERAGE)" cargo run --quiet --release --target $$host --bin $$target -- \
+	        -runs=$(RUNS) -max_len=16384 -print_final_stats=1 corpus/$$target) || exit 1; \
+	done
+
 .PHONY: sanitize
 sanitize: ## the unsafe code under AddressSanitizer, valgrind and Miri, as far as they are installed
 	@tests/sanitize

@@ -15,16 +15,16 @@
 )]
 #![allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, reason = "figures for people")]
 
+mod fio;
+
+use fio::{Fio, WHOLE, median, memory, rate, shuffled};
 use hicache_core::storage::disk::{DataFile, Direct, Disk, DiskOptions, Io, Op};
-use memmap2::{Advice, MmapMut};
 use std::cell::RefCell;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-const WHOLE: usize = 960 << 20;
 const CLASSES: [usize; 3] = [64 << 10, 512 << 10, 2 << 20];
 const NO_FIO: &str = "fio isn't there: rates alone";
 
@@ -99,34 +99,6 @@ fn report(class: usize, what: &str, ours: f64, fio: f64) {
     println!("{class:>8} {what:>5} {:>9.0} {:>9.0} {:>7.2}", ours / 1e6, fio / 1e6, ours / fio);
 }
 
-fn median(mut rates: Vec<f64>) -> f64 {
-    rates.sort_unstable_by(f64::total_cmp);
-    rates.get(rates.len() / 2).copied().unwrap_or(f64::NAN)
-}
-
-/// A slab's memory, as `host::Slab` has it, or without huge pages.
-fn memory(huge: bool) -> MmapMut {
-    let mut memory = MmapMut::map_anon(WHOLE).unwrap();
-    memory.advise(if huge { Advice::HugePage } else { Advice::NoHugePage }).unwrap();
-    for (n, word) in memory.chunks_exact_mut(8).enumerate() {
-        word.copy_from_slice(&(n as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15).to_le_bytes());
-    }
-    memory
-}
-
-/// The same pages for every run, in no order.
-fn shuffled(pages: usize) -> Vec<usize> {
-    let mut order: Vec<usize> = (0..pages).collect();
-    let mut seed = 0x2545_F491_4F6C_DD1D_u64;
-    for at in (1..pages).rev() {
-        seed ^= seed << 13;
-        seed ^= seed >> 7;
-        seed ^= seed << 17;
-        order.swap(at, (seed % (at as u64 + 1)) as usize);
-    }
-    order
-}
-
 struct Bench {
     disk: Disk,
     file: Arc<DataFile>,
@@ -180,59 +152,6 @@ impl Bench {
         self.disk.run(self.depth, next, done);
         let rate = rate(start);
         assert_eq!(wrong.into_inner(), 0, "wrong pages");
-        rate
-    }
-}
-
-fn rate(start: Instant) -> f64 {
-    WHOLE as f64 / start.elapsed().as_secs_f64()
-}
-
-struct Fio {
-    common: Vec<String>,
-    about: &'static str,
-}
-
-impl Fio {
-    fn new(file: &Path, depth: usize) -> Option<Self> {
-        Command::new("fio").arg("--version").output().ok()?;
-        let kept = std::fs::read_to_string("/proc/sys/vm/nr_hugepages").unwrap_or_default();
-        let needed = depth + 2;
-        let huge = kept.trim().parse::<usize>().is_ok_and(|pages| pages >= needed);
-        let (memory, about) = if huge {
-            ("shmhuge", "fio: buffers in huge pages")
-        } else {
-            (
-                "malloc",
-                "fio: buffers in 4-KiB pages, which make it slower: set vm.nr_hugepages to twice the depth",
-            )
-        };
-        let common = [
-            "--name=pass".into(),
-            format!("--filename={}", file.display()),
-            format!("--size={WHOLE}"),
-            "--direct=1".into(),
-            "--ioengine=io_uring".into(),
-            format!("--iodepth={depth}"),
-            format!("--iomem={memory}"),
-            "--fallocate=none".into(),
-            "--output-format=json".into(),
-        ];
-        Some(Self { common: common.into(), about })
-    }
-
-    /// Bytes a second.
-    fn pass(&self, what: &str, class: usize) -> f64 {
-        let parts = [format!("--rw={what}"), format!("--bs={class}")];
-        let output = Command::new("fio").args(&self.common).args(parts).output().unwrap();
-        let text = String::from_utf8_lossy(&output.stdout);
-        // Of reads, of writes, of trims: two of them are zero.
-        let rates = text.split("\"bw_bytes\" :").skip(1).map(|rest| {
-            let digits: String = rest.trim_start().chars().take_while(char::is_ascii_digit).collect();
-            digits.parse::<f64>().unwrap_or(0.0)
-        });
-        let rate = rates.take(3).fold(0.0, f64::max);
-        assert!(rate > 0.0, "fio: {}{text}", String::from_utf8_lossy(&output.stderr));
         rate
     }
 }

@@ -26,12 +26,23 @@ pub struct Kind {
 
 pub const KINDS: &[Kind] = &[
     Kind { name: "file", url: files, outlives: true, shared: true },
+    Kind { name: "slab", url: slab, outlives: true, shared: false },
     Kind { name: "memory", url: memory, outlives: false, shared: false },
 ];
 
 fn files(dir: &Path, pages: Option<u64>) -> String {
     let size = pages.map_or(String::new(), |pages| format!("?size={}", pages * (BYTES as u64 + 136)));
     format!("file://{}{size}", dir.display())
+}
+
+fn slab(dir: &Path, pages: Option<u64>) -> String {
+    // One extent, or several of eight pages; the smallest log, and what it says of each page three times over.
+    let pages = pages.unwrap_or(1 << 14);
+    let extent = if pages < 100 { pages } else { 8 } * BYTES as u64;
+    let size = 6 * (64 << 10) + pages * (BYTES as u64 + 3 * 64);
+    let size = if pages > 1000 { 256 << 20 } else { size };
+    let extent = if pages > 1000 { 8 << 20 } else { extent };
+    format!("slab://{}?size={size}&extent={extent}&free=0&threads=2", dir.display())
 }
 
 fn memory(_: &Path, pages: Option<u64>) -> String {

@@ -249,6 +249,7 @@ impl Twin {
         replay.segment(&bytes(&self.log, 2, first, None), STORE, 2);
         assert_eq!((replay.damaged, replay.forgotten), (0, 0));
         self.index = replay.index;
+        self.index.queue_leaves();
         for extent in 0..EXTENTS {
             if self.index.ground.get(extent).is_none() {
                 self.index.ground.give(extent, 4096);

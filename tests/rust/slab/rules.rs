@@ -68,3 +68,11 @@ fn the_budget_is_earned_in_time() {
     rules.give_back(1);
     assert!(rules.admits(9, 1, false, 9_000));
 }
+
+#[test]
+fn sizes_do_not_wrap() {
+    use hicache_core::storage::slab::index::ground::class_of;
+    assert_eq!([0, 1, 4096, 4097].map(class_of), [Some(4096), Some(4096), Some(4096), Some(8192)]);
+    assert_eq!(class_of((1 << 32) - 4096), Some(0xFFFF_F000));
+    assert_eq!([(1 << 32) - 4095, 1 << 32, (5 << 30) + 7, u64::MAX].map(class_of), [None; 4]);
+}

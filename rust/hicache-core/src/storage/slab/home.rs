@@ -28,7 +28,7 @@ pub struct Home {
     pub store: u64,
     /// Bytes of an extent.
     pub extent: u64,
-    _owned: File,
+    owned: File,
 }
 
 impl Home {
@@ -69,7 +69,7 @@ impl Home {
             let reason = format!("extent={asked}: {} was made with extents of {found}", dir.display());
             return argument("storage", reason);
         }
-        Ok(Self { dir: dir.to_owned(), store, extent: found, _owned: owned })
+        Ok(Self { dir: dir.to_owned(), store, extent: found, owned })
     }
 
     /// Removes data files that don't have an extent's size: what damaged them took their pages. How many.
@@ -92,6 +92,13 @@ impl Home {
             }
         }
         Ok(removed)
+    }
+}
+
+impl Drop for Home {
+    fn drop(&mut self) {
+        // Closing the file would not do: a child that was forked has it, too.
+        let _ = flock(&self.owned, FlockOperation::Unlock);
     }
 }
 

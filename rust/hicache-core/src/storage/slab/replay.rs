@@ -70,6 +70,7 @@ impl Replay {
             self.segment(&fs::read(path(dir, number)).unwrap_or_default(), store, number);
         }
         self.resume.number = last;
+        self.index.queue_leaves();
         Ok(self)
     }
 
@@ -87,7 +88,11 @@ impl Replay {
             self.restart();
         }
         self.index.reserve(bytes.len() / RECORD);
-        let read = segment::read(&header, bytes, |record| self.apply(record));
+        let read = segment::read(&header, bytes, |records| {
+            // What doesn't depend on each other waits for memory at the same time.
+            self.index.warm(records);
+            records.iter().for_each(|record| self.apply(record));
+        });
         self.damaged += u64::from(read.torn);
         self.resume.number = number;
         if let Some(after) = header.after {

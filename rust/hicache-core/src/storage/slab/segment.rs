@@ -113,16 +113,23 @@ pub struct Read {
     pub torn: bool,
 }
 
-/// Reads a segment's records in order, up to the first group that isn't whole.
-pub fn read(header: &Header, segment: &[u8], mut each: impl FnMut(&Record)) -> Read {
+/// Records that are read at a time.
+const SOME: usize = 32;
+
+/// Reads a segment's records in order, some at a time, up to the first group that isn't whole.
+pub fn read(header: &Header, segment: &[u8], mut some: impl FnMut(&[Record])) -> Read {
+    let mut read = Vec::with_capacity(SOME);
     let mut rest = segment.get(HEADER..).unwrap_or(&[]);
     let mut found = Read { groups: 0, records: 0, torn: false };
     while let Some(records) = header.records(header.first.wrapping_add(found.groups), rest) {
         rest = &rest[GROUP + records.len()..];
         found.groups += 1;
         found.records += (records.len() / RECORD) as u64;
-        let (records, _) = records.as_chunks::<RECORD>();
-        records.iter().filter_map(Record::read).for_each(|record| each(&record));
+        for records in records.as_chunks::<RECORD>().0.chunks(SOME) {
+            read.clear();
+            read.extend(records.iter().filter_map(Record::read));
+            some(&read);
+        }
     }
     found.torn = rest.iter().take(GROUP).any(|&byte| byte != 0);
     found

@@ -50,6 +50,7 @@ impl Index {
         }
         self.landed(page);
         self.enter(page, Written { time, checksum, ..written });
+        self.queue(page);
         Finished::Here
     }
 

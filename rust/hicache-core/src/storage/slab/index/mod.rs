@@ -27,7 +27,7 @@ pub mod page;
 pub use attempts::Finished;
 pub use page::{Key, Page, State};
 
-use super::record::{At, Written};
+use super::record::{At, Record, Written};
 use ground::{Ground, NONE, class_of};
 use hashbrown::{HashMap, HashTable};
 use leaves::Leaves;
@@ -119,6 +119,7 @@ impl Index {
     }
 
     /// A page of which a log tells. What was at its place or had its key is none. False: there is no such place.
+    /// `queue_leaves` follows when all are told.
     pub fn restore(&mut self, written: Written) -> bool {
         let Some(class) = class_of(written.bytes.into()) else { return false };
         self.vacate(written.at);
@@ -130,8 +131,25 @@ impl Index {
             self.lying_in(written.at.extent).into_iter().for_each(|page| _ = self.take_out(page));
             self.ground.give(written.at.extent, class);
         }
-        let Some(page) = self.begin(written) else { return false };
-        self.finish(page, written.checksum, written.time) == Finished::Here
+        let Some(page) = self.number() else { return false };
+        if !self.ground.take(written.at, page) {
+            self.spare.push(page);
+            return false;
+        }
+        let parent = if written.parent == name(&written.digest) { 0 } else { written.parent };
+        let (written, used) = (Written { parent, ..written }, self.tick());
+        *self.page_mut(page) = Page { used, ..Page::FREE };
+        self.join(written.identity, parent);
+        self.enter(page, written);
+        true
+    }
+
+    /// Looks up what these records will need, to no other effect than that it is near.
+    pub fn warm(&self, records: &[Record]) {
+        let pages = records
+            .iter()
+            .filter(|record| matches!(record, Record::Page(page) if self.find(&key_of(page)).is_some()));
+        std::hint::black_box(pages.count());
     }
 
     /// Pages that lie in an extent.
@@ -205,12 +223,12 @@ impl Index {
         let entry = Entry { key: key_of(&written), time: written.time, page };
         let hash = hashed(secret, name(&written.digest));
         self.table.insert_unique(hash, entry, |entry| hashed(secret, name(&entry.key.digest)));
-        let children = self.wanted.remove(&(written.identity, name(&written.digest))).unwrap_or(0);
+        let wanted = (written.identity, name(&written.digest));
+        let children = if self.wanted.is_empty() { None } else { self.wanted.remove(&wanted) }.unwrap_or(0);
         let found = self.page_mut(page);
         (found.written, found.state, found.children) = (written, State::Here, children);
         self.here += 1;
         self.bytes += u64::from(written.bytes);
-        self.queue(page);
     }
 
     fn number(&mut self) -> Option<u32> {

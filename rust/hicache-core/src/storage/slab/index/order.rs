@@ -68,6 +68,11 @@ impl Index {
         classes.filter_map(|class| self.coldest(class)).min()
     }
 
+    /// Queues all leaves that aren't.
+    pub fn queue_leaves(&mut self) {
+        (0..self.numbers()).for_each(|page| self.queue(page));
+    }
+
     /// It may be a leaf: queues it if it is.
     pub(super) fn queue(&mut self, page: u32) {
         let found = self.page_mut(page);

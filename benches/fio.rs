@@ -1,0 +1,94 @@
+//! What benches of bytes on a disk share: memory to move, and fio beside it.
+
+use memmap2::{Advice, MmapMut};
+use std::path::Path;
+use std::process::Command;
+use std::time::Instant;
+
+/// Bytes of a pass.
+pub const WHOLE: usize = 960 << 20;
+
+pub fn median(mut rates: Vec<f64>) -> f64 {
+    rates.sort_unstable_by(f64::total_cmp);
+    rates.get(rates.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
+/// A slab's memory, as `host::Slab` has it, or without huge pages.
+pub fn memory(huge: bool) -> MmapMut {
+    let mut memory = MmapMut::map_anon(WHOLE).unwrap();
+    memory.advise(if huge { Advice::HugePage } else { Advice::NoHugePage }).unwrap();
+    for (n, word) in memory.chunks_exact_mut(8).enumerate() {
+        word.copy_from_slice(&(n as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15).to_le_bytes());
+    }
+    memory
+}
+
+/// The same pages for every run, in no order.
+pub fn shuffled(pages: usize) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..pages).collect();
+    let mut seed = 0x2545_F491_4F6C_DD1D_u64;
+    for at in (1..pages).rev() {
+        seed ^= seed << 13;
+        seed ^= seed >> 7;
+        seed ^= seed << 17;
+        order.swap(at, (seed % (at as u64 + 1)) as usize);
+    }
+    order
+}
+
+/// Bytes a second, of a pass that began then.
+pub fn rate(start: Instant) -> f64 {
+    WHOLE as f64 / start.elapsed().as_secs_f64()
+}
+
+/// fio, over one file.
+pub struct Fio {
+    common: Vec<String>,
+    /// With which buffers.
+    pub about: &'static str,
+}
+
+impl Fio {
+    /// `None`: it isn't there.
+    pub fn new(file: &Path, depth: usize) -> Option<Self> {
+        Command::new("fio").arg("--version").output().ok()?;
+        let kept = std::fs::read_to_string("/proc/sys/vm/nr_hugepages").unwrap_or_default();
+        let needed = depth + 2;
+        let huge = kept.trim().parse::<usize>().is_ok_and(|pages| pages >= needed);
+        let (memory, about) = if huge {
+            ("shmhuge", "fio: buffers in huge pages")
+        } else {
+            (
+                "malloc",
+                "fio: buffers in 4-KiB pages, which make it slower: set vm.nr_hugepages to twice the depth",
+            )
+        };
+        let common = [
+            "--name=pass".into(),
+            format!("--filename={}", file.display()),
+            format!("--size={WHOLE}"),
+            "--direct=1".into(),
+            "--ioengine=io_uring".into(),
+            format!("--iodepth={depth}"),
+            format!("--iomem={memory}"),
+            "--fallocate=none".into(),
+            "--output-format=json".into(),
+        ];
+        Some(Self { common: common.into(), about })
+    }
+
+    /// Bytes a second.
+    pub fn pass(&self, what: &str, class: usize) -> f64 {
+        let parts = [format!("--rw={what}"), format!("--bs={class}")];
+        let output = Command::new("fio").args(&self.common).args(parts).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout);
+        // Of reads, of writes, of trims: two of them are zero.
+        let rates = text.split("\"bw_bytes\" :").skip(1).map(|rest| {
+            let digits: String = rest.trim_start().chars().take_while(char::is_ascii_digit).collect();
+            digits.parse::<f64>().unwrap_or(0.0)
+        });
+        let rate = rates.take(3).fold(0.0, f64::max);
+        assert!(rate > 0.0, "fio: {}{text}", String::from_utf8_lossy(&output.stderr));
+        rate
+    }
+}
