@@ -29,9 +29,10 @@ The sides:
   checksums.
 
 Stores grow, or with --full they are at their limits and give up old pages as new ones come (LMCache's has
-no such thing). That is another matter for SGLang: ext4 passes over inodes that were freed in the last five
-minutes, one by one, as it makes a file. So without --full give each run a new directory, best a child of
-the root, near which nobody else removes many files.
+no such thing). SGLang's puts depend on where they are, too: ext4 makes a file near its directory, which
+took 12 µs in a new directory at the root and 80 to 700 µs in one below a directory for temporary files
+that had been busy for hours. A new child of the root as --dir is the best case for SGLang; ours makes no
+files.
 
 That a get was cold is known by the kernel's count of what this process made it fetch from disks. Prints
 MB/s (10^6 bytes), medians and ranges over the rounds, and ours as a multiple.

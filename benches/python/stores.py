@@ -167,8 +167,7 @@ class SGLang:
                 self.put("bare", range(len(self.pages)))
 
     def fresh(self) -> None:
-        """Files of earlier passes stay, or go as others come. ext4 passes over inodes that were freed in the
-        last minutes, one by one: with all of them removed just before, a put took ten times as long."""
+        """Files of earlier passes stay, or go as others come."""
         self.names = [os.urandom(32).hex() for _ in self.pages]
 
     def put(self, way: str, order: Sequence[int]) -> None:
