@@ -154,9 +154,6 @@ pub fn host_memory(config: &Config) -> Result<HostMemory> {
     Ok(memory(config, false)?.0)
 }
 
-/// The table of what is in host memory that outlives the process, and slots that the process before left, by space.
-pub type LeftBehind = (Kept, Vec<Vec<Slot>>);
-
 /// The same; if it outlives the process also the table of what is in it, and what the process before this one left.
 /// `behind`: whether there is a store, too.
 ///

@@ -130,7 +130,6 @@ impl Table {
         self.put(HEADER + RECORD * slot + USED, used);
     }
 
-    #[expect(clippy::cast_ptr_alignment, reason = "a mapping begins with a page of the system")]
     fn words(&self) -> &[AtomicU64] {
         #[expect(clippy::cast_ptr_alignment, reason = "a mapping begins at a page of the system")]
         let words = self.map.as_mut_ptr().cast::<AtomicU64>();
