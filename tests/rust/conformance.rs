@@ -5,7 +5,7 @@ mod common;
 
 use common::Seeded;
 use common::kinds::{BYTES, ID, KINDS, THEM, each, exists, get, key, put, remove};
-use hicache_core::storage::{Keys, Outcome, PageRef};
+use hicache_core::storage::{Keys, Outcome, PageMut, PageRef};
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -276,5 +276,20 @@ fn clause_9_closed() {
         ] {
             assert_eq!(answers, [Outcome::Failed; 2], "{}", kind.name);
         }
+    });
+}
+
+/// A pool may have no bytes: its pages are still there or not.
+#[test]
+fn a_page_without_bytes_is_a_page() {
+    each(None, |kind, _, store| {
+        let (digests, identity) = ([key(1), key(2)], ID);
+        let keys = Keys { identity: &identity, digests: &digests };
+        let answers =
+            store.put(keys, &[None, Some(digests[0])], &[PageRef::new(vec![]), PageRef::new(vec![])]);
+        assert_eq!(answers, [Outcome::Hit; 2], "{}", kind.name);
+        assert_eq!(store.exists(keys), [Outcome::Hit; 2], "{}", kind.name);
+        let mut pages = [PageMut::new(vec![]), PageMut::new(vec![])];
+        assert_eq!(store.get(keys, &mut pages), [Outcome::Hit; 2], "{}", kind.name);
     });
 }

@@ -27,7 +27,7 @@ impl FileStore {
         match fs::metadata(path) {
             Ok(data) if !data.is_file() => Ok(None),
             Ok(data) if self.limits.ttl.is_some_and(|ttl| older(&data, ttl)) => Ok(None),
-            Ok(data) => Ok((data.len() > HEADER as u64).then_some(data)),
+            Ok(data) => Ok(Some(data)),
             Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(None),
             Err(error) => Err(error),
         }

@@ -129,12 +129,12 @@ impl Sweeper {
         self.remove_if(name, data, old, || self.counters.expired(1))
     }
 
-    /// Removes a file that has nothing behind its header, such as a loss of power leaves; whether it is one.
+    /// Removes a file that has not even a whole header, such as a loss of power leaves; whether it is one.
     fn empty(&self, name: &Name, data: &Metadata) -> bool {
         self.remove_if(
             name,
             data,
-            |data| data.len() <= HEADER as u64,
+            |data| data.len() < HEADER as u64,
             || self.counters.fell_short(Outcome::Short),
         )
     }

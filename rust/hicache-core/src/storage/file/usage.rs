@@ -153,7 +153,7 @@ impl Usage {
     pub(super) fn swept_away(&self, name: Name, bytes: u64) {
         let mut state = self.lock();
         state.forget(name);
-        if !self.limits.bounded() && state.swept && bytes > HEADER as u64 {
+        if !self.limits.bounded() && state.swept && bytes >= HEADER as u64 {
             state.counted = (state.counted.0.saturating_sub(1), state.counted.1.saturating_sub(bytes));
         }
     }
