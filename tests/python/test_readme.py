@@ -48,11 +48,17 @@ def is_python(part: str) -> bool:
 
 def test_every_example_in_a_docstring_prints_what_it_says() -> None:
     sources = sorted((ROOT / "python" / "hicache").rglob("*.py"))
-    examples = {path.stem: examples_of(path.read_text(encoding="utf-8")) for path in sources}
+    root = ROOT / "python" / "hicache"
+    examples = {
+        path.relative_to(root).as_posix(): examples_of(path.read_text(encoding="utf-8")) for path in sources
+    }
     examples = {name: codes for name, codes in examples.items() if codes}
     # Those that print nothing name something of the reader's own.
     shown = {name for name, codes in examples.items() if not any("print(" in code for code in codes)}
-    assert (shown, set(examples) - shown) == ({"__init__", "doubles"}, {"unified"})
+    assert (shown, set(examples) - shown) == (
+        {"testing/doubles.py", "testing/stores/__init__.py"},
+        {"unified.py"},
+    )
     for code in (code for name in examples.keys() - shown for code in examples[name]):
         said = re.findall(r"^ *print\(.*\S +# (.*)$", code, re.M)
         assert said

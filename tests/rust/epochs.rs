@@ -149,6 +149,8 @@ fn a_backup_under_way_is_not_stored() {
     rig.gate.open(Direction::Out);
     rig.settle();
     assert_eq!(store.len(), 0);
+    let held = Tier::ALL.map(|tier| rig.cache.tree().resident(tier));
+    assert_eq!(held, [0, 0], "it held the last of the pages, which leave with it");
     assert_eq!(found(&mut rig, &TOKENS), (0, 0));
     rig.drained();
 }

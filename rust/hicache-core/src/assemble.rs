@@ -73,6 +73,9 @@ impl HiCache {
             None => store,
         };
         if let Some(store) = store {
+            let slabs = cache.executor.memory().pools.iter().map(|pool| &pool.slab);
+            let whole = slabs.filter_map(|slab| Some((slab.address(0..slab.bytes())?, slab.bytes())));
+            store.register(&whole.collect::<Vec<_>>());
             let workers = Workers::start(&store, cache.config.io_threads, cache.config.write_queue)?;
             let identity = cache.config.identity;
             cache.executor.employ(workers, identity);

@@ -158,6 +158,6 @@ impl HiCache {
             let deadline = self.now + self.config.store_deadline;
             self.flights.stores.push_back(Batch { id, deadline, outcomes: None, what });
         }
-        self.tree.unpin(host);
+        self.let_go(host);
     }
 }

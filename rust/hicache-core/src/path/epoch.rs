@@ -1,7 +1,8 @@
 //! `bump_epoch`: the weights are others from now on.
 //!
 //! Nothing of before is matched, loaded, fetched or stored any more, in any tier:
-//! - **In memory** all namespaces begin anew; pages that nobody holds leave at once, the others when they are let go.
+//! - **In memory** all namespaces begin anew; pages that nobody holds leave at once, the others when the last request or
+//!   transfer lets them go.
 //! - **Waiting requests** find nothing any more and compute; what their prefetches still bring is given back.
 //! - **Running requests** go on with the pages that they hold and insert behind these; nobody else ever finds them, and
 //!   they are neither backed up nor stored. Their cursors are stale.

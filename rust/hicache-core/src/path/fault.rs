@@ -24,7 +24,7 @@ impl HiCache {
             backups.into_iter().partition(|copy| copy.ticket <= backed_up);
         for copy in arrived {
             self.close_gate(copy.gate);
-            self.tree.unpin(copy.device);
+            self.let_go(copy.device);
             self.store_pages(copy.host, &copy.store);
         }
         for copy in self.flights.loads.drain(..loads).collect::<Vec<_>>() {
@@ -32,8 +32,8 @@ impl HiCache {
                 self.stats.load_failed_pages += u64::from(copy.pages);
             }
             self.close_gate(copy.gate);
-            self.tree.unpin(copy.device);
-            self.tree.unpin(copy.host);
+            self.let_go(copy.device);
+            self.let_go(copy.host);
         }
         self.lose_backups(failed);
     }

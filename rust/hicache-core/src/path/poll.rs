@@ -115,7 +115,7 @@ impl HiCache {
         // Removed while it was written: nobody wants it any more.
         let removed = outcomes.iter().filter(|&&outcome| outcome == Outcome::Cancelled).count();
         self.stats.store_failed_pages += (outcomes.len() - stored - declined - removed) as u64;
-        self.tree.unpin(host);
+        self.let_go(host);
     }
 
     /// Hangs pages that were read below the hit's place; gives back the slots of those that can't be.

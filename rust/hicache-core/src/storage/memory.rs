@@ -113,9 +113,12 @@ impl MemoryStore {
         let attempt = self.attempts.begin(name);
         let payload: Arc<[u8]> = page.to_vec().into();
         let kept = Kept { checksum: xxh3_64(&payload), payload, written: Instant::now() };
+        let mut twice = false;
         let outcome = attempt.publish(|| {
             let mut state = self.state();
             if state.touch(&name) {
+                // Others were writing it too, and were quicker.
+                twice = true;
                 return Outcome::Hit;
             }
             let bytes = kept.payload.len() as u64;
@@ -134,7 +137,7 @@ impl MemoryStore {
             state.pages.insert(name, kept);
             Outcome::Hit
         });
-        (outcome.unwrap_or(Outcome::Cancelled), true)
+        (outcome.unwrap_or(Outcome::Cancelled), !twice)
     }
 }
 
