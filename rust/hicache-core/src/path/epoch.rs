@@ -46,8 +46,8 @@ impl HiCache {
         // A map's order must not decide in which order namespaces come.
         waiting.sort_unstable();
         for id in waiting {
+            self.stop_fetch(id);
             let Some(hit) = self.hits.get_mut(&id) else { continue };
-            hit.stop_fetch();
             (hit.matched, hit.stored) = (0, 0..0);
             let namespace: Namespace =
                 self.tree.namespace(self.tree.pinned(&hit.pin)).cloned().unwrap_or_default();

@@ -63,6 +63,9 @@ impl HiCache {
             stored: 0..0,
             fetch: None,
             keys: Keys::default(),
+            arrived: self.now,
+            prompt: start.depth as usize * self.config.page_size.tokens() + tokens.len(),
+            first_asked: None,
         };
         self.hits.insert(id, hit);
         self.publish();

@@ -62,7 +62,13 @@ impl HiCache {
     }
 
     /// A hit is loaded and ends at `end`, of which so many pages were usable as they were.
-    fn settle_held(&mut self, held: Held, end: Place, from: u32, copies: &mut Copies) -> Result<()> {
+    pub(super) fn settle_held(
+        &mut self,
+        held: Held,
+        end: Place,
+        from: u32,
+        copies: &mut Copies,
+    ) -> Result<()> {
         let Held { id, device, host, ready } = held;
         let end = self.tree.touch_exactly(end);
         // Also where nothing was brought: else the pin would keep the windows of the whole edge that it ends on.

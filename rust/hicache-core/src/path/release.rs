@@ -12,8 +12,8 @@ impl HiCache {
     /// # Errors
     /// When it was released before.
     pub fn release(&mut self, id: HitId, generated: u64) -> Result<Cursor> {
-        let mut hit = self.hits.remove(&id).ok_or(Error::Hit("was released"))?;
-        hit.stop_fetch();
+        self.stop_fetch(id);
+        let hit = self.hits.remove(&id).ok_or(Error::Hit("was released"))?;
         self.stats.generated_tokens += generated;
         let place = self.tree.pinned(&hit.pin);
         let cursor = Cursor { cache: Some(self.serial), ..self.tree.cursor(place) };
@@ -27,7 +27,7 @@ impl HiCache {
         } else {
             self.tree.unpin(hit.pin);
         }
-        self.publish();
+        self.act();
         Ok(cursor)
     }
 }
