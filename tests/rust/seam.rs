@@ -80,6 +80,10 @@ fn pages_may_come_from_the_back() {
 struct Watching(Arc<Mutex<Vec<Waiting>>>, u64);
 
 impl Stop for Watching {
+    fn name(&self) -> &'static str {
+        "watching"
+    }
+
     fn read(&mut self, read: ReadTime) {
         self.1 += read.tokens;
     }

@@ -5,6 +5,7 @@ use crate::config::Config;
 use crate::doubts::Doubts;
 use crate::error::{Error, Result, argument};
 use crate::executor::Executor;
+use crate::explain::Past;
 use crate::flights::Flights;
 use crate::hit::Hit;
 use crate::host::SlotPool;
@@ -60,6 +61,8 @@ pub struct HiCache {
     /// Tells this cache's cursors and hits from those of others in the process.
     pub(crate) serial: u32,
     pub(crate) hits_made: u64,
+    /// Of requests that are over, for explanations.
+    pub(crate) past: Past,
     pub(crate) closed: bool,
     /// For readers on other threads, once there is one.
     pub(crate) publisher: Option<Publisher>,
@@ -122,6 +125,7 @@ impl HiCache {
             now: 0.0,
             serial,
             hits_made: 0,
+            past: Past::default(),
             closed: false,
             publisher: None,
             config,
@@ -186,7 +190,7 @@ impl HiCache {
     /// released; all else is refused from now on.
     pub fn close(&mut self, most: Duration) {
         let waiting: Vec<HitId> = self.fetches.values().copied().collect();
-        waiting.into_iter().for_each(|id| self.stop_fetch(id));
+        waiting.into_iter().for_each(|id| self.stop_fetch(id, None));
         self.act();
         self.closed = true;
         self.executor.close(most);

@@ -1,5 +1,6 @@
 //! A request's hit: what a match found, what is still being fetched, and what it holds.
 
+use crate::explain::Story;
 use crate::hash::Digest;
 use crate::ids::{HostSlot, Slot};
 use crate::page::{OwnedTokens, PageSize, Tokens};
@@ -32,13 +33,14 @@ pub(crate) struct Hit {
     /// Pages that this hit's prefetch put on the host.
     pub stored: Range<u32>,
     pub fetch: Option<Fetch>,
+    pub story: Story,
     pub keys: Keys,
     /// When it was matched.
     pub arrived: f64,
-    /// Tokens of its prompt.
-    pub prompt: usize,
     /// When it was first asked whether it can run: it could have then.
     pub first_asked: Option<f64>,
+    /// That it runs without what has not come: after so many microseconds, as the policy said last.
+    pub stop_said: Option<u64>,
 }
 
 /// Digests of pages of a hit's rest, from page `at` on, that were computed to ask the store for them.
@@ -111,6 +113,15 @@ pub(crate) struct Early {
 }
 
 impl Fetch {
+    /// Pages that haven't come and that the store has or may have.
+    #[expect(clippy::cast_possible_truncation, reason = "a path has fewer than 2^32 pages")]
+    pub fn expected(&self) -> Range<u32> {
+        if self.usable.end > 0 || !self.asked.is_empty() {
+            return self.usable.start..self.usable.start + self.span;
+        }
+        self.front..self.at + if self.settled { self.present } else { self.keys as u32 }
+    }
+
     /// Host slots of a space that hold what came before its turn.
     pub fn held(&self, space: u8) -> usize {
         let full: usize = self.early.values().map(|early| early.slots.len()).sum();

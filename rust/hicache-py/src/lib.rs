@@ -26,6 +26,7 @@ mod cache;
 mod cuda;
 mod epoch;
 mod errors;
+mod explain;
 mod fetching;
 mod hit;
 mod landing;

@@ -37,11 +37,21 @@ impl HiCache {
             self.stats.prefetch_dropped_pages += arrived as u64;
             return self.give_reads_of(0, &slots);
         }
-        if let Some(fetch) = self.hits.get_mut(&id).and_then(|hit| hit.fetch.as_mut()) {
+        if let Some(hit) = self.hits.get_mut(&id)
+            && let Some(fetch) = &mut hit.fetch
+        {
             fetch.open -= 1;
             fetch.open_full -= 1;
             fetch.reading -= slots.len();
             fetch.early.insert(at, Early { slots, arrived });
+            if arrived < outcomes.len() {
+                // Nothing behind it comes either.
+                let end = fetch.expected().end;
+                let rest = end.saturating_sub(at) as usize;
+                let mut outcomes = outcomes.to_vec();
+                outcomes.resize(rest.max(outcomes.len()), Outcome::Absent);
+                hit.story.note_outcomes(at, &outcomes);
+            }
         }
         self.graft_early(id);
         self.graft_waiting_parts(id);
@@ -60,7 +70,7 @@ impl HiCache {
             self.give_reads_of(0, &late);
             self.graft(id, at, slots);
             if !late.is_empty() {
-                return self.stop_fetch(id);
+                return self.stop_fetch(id, None);
             }
         }
     }

@@ -25,7 +25,9 @@ impl HiCache {
         let first = *hit.first_asked.get_or_insert(now);
         let Some(waiting) = self.waiting(id, first, others) else { return Ok(Verdict::Compute) };
         let verdict = self.stop.decide(&waiting);
-        if let Some(fetch) = &mut self.hit_mut(id)?.fetch {
+        let hit = self.hit_mut(id)?;
+        hit.stop_said = (verdict == Verdict::Compute).then_some(waiting.waited);
+        if let Some(fetch) = &mut hit.fetch {
             fetch.skipped = verdict == Verdict::Skip;
         }
         Ok(verdict)

@@ -50,7 +50,7 @@ impl HiCache {
         digests.extend(self.rest_digests(id, place)?);
         let prior = self.tree.last_digest(self.tree.ancestor(place, usable));
         self.hit_mut(id)?.keys =
-            Keys { at: usable, prior, digests: digests[(usable - from) as usize..].to_vec() };
+            Keys { at: on_host, prior, digests: digests[(usable - from) as usize..].to_vec() };
         let asked = self.wanted(place, usable, on_host..end, from, &digests);
         let fetch = Fetch {
             at: usable,

@@ -7,6 +7,7 @@
 
 use crate::cache::HiCache;
 use crate::command::Command;
+use crate::explain::Reason;
 use crate::flights::{Batch, What};
 use crate::hash::Digest;
 use crate::ids::{HitId, HostSlot, Slot, Tier};
@@ -74,7 +75,7 @@ impl HiCache {
         }
         for (id, stuck) in over {
             self.stats.prefetch_no_room += u64::from(stuck);
-            self.stop_fetch(id);
+            self.stop_fetch(id, stuck.then_some(Reason::HostFull));
         }
     }
 

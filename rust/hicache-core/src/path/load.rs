@@ -3,9 +3,10 @@
 use crate::cache::HiCache;
 use crate::command::Command;
 use crate::error::{Error, Result, argument};
+use crate::explain::{Loaded as Given, Reason};
 use crate::flights::Copy;
 use crate::ids::{HitId, Slot, Tier};
-use crate::tree::{Hold, PinId, Place};
+use crate::tree::{By, Hold, PinId, Place};
 use crate::unified::GateId;
 
 /// What a load started.
@@ -67,6 +68,7 @@ impl HiCache {
         self.open()?;
         self.on_device()?;
         self.check_load(ids, given)?;
+        self.leaves_by(By::Load);
         // All are held before room is made for any: none may go to make room for another.
         let before = budget.map_or(0, |_| self.tree.evictable(Tier::Device));
         let held = ids.iter().map(|&id| self.hold(id)).collect::<Result<Vec<Held>>>()?;
@@ -77,8 +79,8 @@ impl HiCache {
         }
         let mut copies = Copies::default();
         for hit in held {
-            if self.declines(&hit, budget.as_mut()) {
-                self.decline(hit, &mut copies)?;
+            if let Some(why) = self.declines(&hit, budget.as_mut()) {
+                self.decline(hit, why, &mut copies)?;
             } else if self.parts.is_empty() {
                 self.raise(hit, given.as_mut(), &mut copies)?;
             } else {
@@ -152,7 +154,7 @@ impl HiCache {
         let host = self.tree.pin(self.tree.ancestor(place, on_host), Hold::Host);
         let ready = (found.device < on_device)
             .then(|| self.tree.pin(self.tree.ancestor(place, found.device), Hold::Device));
-        self.stop_fetch(id);
+        self.stop_fetch(id, Some(self.why_loaded(id)));
         Ok(Held { id, device, host, ready })
     }
 
@@ -177,6 +179,7 @@ impl HiCache {
         self.stats.load_no_room_pages += (missing - slots.len()) as u64;
         #[expect(clippy::cast_possible_truncation, reason = "no more slots than pages")]
         let to = from + slots.len() as u32;
+        self.hit_mut(id)?.story.note(to..place.depth, Reason::DeviceFull);
         let sources = self.tree.slots(place, from..to, Tier::Host);
         let end = self.tree.raise(place, &slots);
         self.device.place(&slots);
@@ -196,18 +199,23 @@ impl HiCache {
         let (pin, to, turn) = (self.tree.pin(end, Hold::Device), end.depth, self.tree.next_turn(end));
         let hit = self.hits.get_mut(&id).ok_or(Error::Hit("was released"))?;
         let soft = [Some(std::mem::replace(&mut hit.pin, pin)), hit.also.take()];
-        (hit.loaded, hit.copied) = (true, to - from);
+        hit.loaded = true;
         hit.request.turn = turn;
         let fetched = (hit.stored.end.min(to)).saturating_sub(hit.stored.start.max(from));
         soft.into_iter().flatten().for_each(|soft| self.tree.unpin(soft));
-        self.count_hit(from, to, fetched);
+        let loaded = Given { device: from, host: to - from - fetched, storage: fetched };
+        (hit.story.loaded, hit.copied) = (Some(loaded), to - from);
+        let prompt = hit.story.tokens;
+        self.count_hit(loaded, prompt);
         Ok(())
     }
 
-    fn count_hit(&mut self, from: u32, to: u32, fetched: u32) {
+    fn count_hit(&mut self, loaded: Given, prompt: u64) {
         let tokens = |pages: u32| u64::from(pages) * self.config.page_size.tokens() as u64;
-        self.stats.hit_device_tokens += tokens(from);
-        self.stats.hit_storage_tokens += tokens(fetched);
-        self.stats.hit_host_tokens += tokens(to - from - fetched);
+        self.stats.loaded_requests += 1;
+        self.stats.hit_device_tokens += tokens(loaded.device);
+        self.stats.hit_storage_tokens += tokens(loaded.storage);
+        self.stats.hit_host_tokens += tokens(loaded.host);
+        self.stats.missed_tokens += prompt.saturating_sub(tokens(loaded.pages()));
     }
 }

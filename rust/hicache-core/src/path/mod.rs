@@ -19,6 +19,7 @@ mod decline;
 mod detach;
 mod epoch;
 mod evict;
+mod explain;
 mod fault;
 mod fetch;
 mod filling;

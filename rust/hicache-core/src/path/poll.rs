@@ -2,11 +2,12 @@
 
 use crate::cache::HiCache;
 use crate::error::Result;
+use crate::explain::{Reason, Revoked};
 use crate::flights::{Batch, Ready, What};
 use crate::ids::{HitId, Tier};
 use crate::storage::Outcome;
 use crate::transfer::Direction;
-use crate::tree::PinId;
+use crate::tree::{By, PinId};
 
 impl HiCache {
     /// How many leading transfers of each kind have ended.
@@ -58,6 +59,7 @@ impl HiCache {
         self.take_strays(applied.strays, limits.is_none());
         self.land_copies(applied.backups, applied.loads);
         if fault {
+            self.leaves_by(By::Fault);
             self.make_room(Tier::Device, usize::MAX);
         }
         self.flights
@@ -117,7 +119,7 @@ impl HiCache {
             fetch.is_some_and(|fetch| self.now >= fetch.deadline)
         };
         let late: Vec<HitId> = self.fetches.values().filter(late).copied().collect();
-        late.into_iter().for_each(|id| self.stop_fetch(id));
+        late.into_iter().for_each(|id| self.stop_fetch(id, Some(Reason::Revoked(Revoked::Deadline))));
     }
 
     /// Strays that have landed: the leading ones or, where nobody has to agree, all of them, so that none

@@ -4,6 +4,7 @@
 use crate::cache::HiCache;
 use crate::command::Command;
 use crate::error::{Error, Result};
+use crate::explain::Reason;
 use crate::flights::{Batch, What};
 use crate::hash::{self, Digest};
 use crate::hit::{Fetch, Keys};
@@ -49,6 +50,7 @@ impl HiCache {
         let rest = hit.rest.view().from(known);
         let pages = rest.len() / size;
         if !(on_host && contiguous && pages > 0 && self.is_worth_it(pages)) {
+            self.note_not_asked(id, on_host, place.depth, pages);
             self.act();
             return Ok(false);
         }
@@ -81,6 +83,7 @@ impl HiCache {
         self.fetches.insert(attempt, id);
         self.hit_mut(id)?.fetch = Some(Fetch { attempt, deadline, answers, ..fetch });
         (0..QUESTIONS).for_each(|_| self.ask_more(id));
+        self.hit_mut(id)?.story.asked = true;
         Ok(())
     }
 
@@ -112,7 +115,7 @@ impl HiCache {
         let (number, later) = hit.fetch.as_ref().map_or((0, 0), |fetch| {
             (fetch.attempt, self.tokens(fetch.present.saturating_sub(fetch.begun) as usize))
         });
-        Request { number, arrived: micros(hit.arrived), prompt: hit.prompt as u64, later }
+        Request { number, arrived: micros(hit.arrived), prompt: hit.story.tokens, later }
     }
 
     pub(super) fn tokens(&self, pages: usize) -> u64 {
@@ -125,13 +128,15 @@ impl HiCache {
         let Some(hit) = self.hits.get_mut(&id) else { return };
         let Some(fetch) = hit.fetch.as_mut().filter(|fetch| !fetch.settled) else { return };
         let first = (fetch.at - hit.keys.at.min(fetch.at)) as usize;
-        for (place, &outcome) in (from..).zip(outcomes) {
+        let mut believed = outcomes.to_vec();
+        for (place, outcome) in (from..).zip(&mut believed) {
             let key =
                 fetch.asked.get(place).map_or_else(|| hit.keys.digests[first + place], |asked| asked.key);
-            let there = outcome == Outcome::Hit;
-            let doubted = there && self.doubts.has(&key);
-            self.stats.prefetch_doubted_pages += u64::from(doubted);
-            fetch.answers[place] = Some(there && !doubted);
+            if *outcome == Outcome::Hit && self.doubts.has(&key) {
+                self.stats.prefetch_doubted_pages += 1;
+                *outcome = Outcome::Failed;
+            }
+            fetch.answers[place] = Some(*outcome == Outcome::Hit);
         }
         while let Some(&Some(there)) = fetch.answers.get(fetch.answered) {
             fetch.answered += 1;
@@ -145,17 +150,24 @@ impl HiCache {
         }
         fetch.settled |= fetch.answered == fetch.keys;
         let (settled, parts, present) = (fetch.settled, !fetch.asked.is_empty(), fetch.present as usize);
+        self.note_answers(id, from, &believed);
         if !settled {
             self.ask_more(id);
         } else if !parts && present > 0 && !self.is_worth_it(present) {
             self.stats.prefetch_below_threshold += 1;
-            self.stop_fetch(id);
+            let why = self.too_few(present);
+            self.stop_fetch(id, Some(why));
         }
     }
 
-    /// Ends a hit's wait: what waits for a thread ends now, and what arrives from now on is given back.
-    pub(crate) fn stop_fetch(&mut self, id: HitId) {
-        let Some(fetch) = self.hits.get_mut(&id).and_then(|hit| hit.fetch.take()) else { return };
+    /// Ends a hit's wait: what waits for a thread ends now, and what arrives from now on is given back. `why`: why those pages
+    /// are missing then that the store has or may have, where nothing was said of them yet.
+    pub(crate) fn stop_fetch(&mut self, id: HitId, why: Option<Reason>) {
+        let Some(hit) = self.hits.get_mut(&id) else { return };
+        let Some(fetch) = hit.fetch.take() else { return };
+        if let Some(why) = why {
+            hit.story.note(fetch.expected(), why);
+        }
         self.fetches.remove(&fetch.attempt);
         fetch.cancel.store(true, std::sync::atomic::Ordering::Relaxed);
         self.commands.push(Command::Cancel { waiter: fetch.attempt });

@@ -3,6 +3,7 @@
 
 use crate::cache::HiCache;
 use crate::error::Result;
+use crate::explain::Reason;
 use crate::ids::{Slot, Tier};
 use crate::path::load::{Copies, Held};
 use crate::tree::{Missing, Place};
@@ -23,6 +24,7 @@ impl HiCache {
         let ready = self.tree.pinned(held.ready.as_ref().unwrap_or(&held.device));
         let Some(room) = self.device_room(full as usize, &counts)? else {
             self.stats.load_no_room_pages += u64::from(full);
+            self.hit_mut(held.id)?.story.note(ready.depth..end.depth, Reason::DeviceFull);
             for (pools, &count) in self.parts.iter_mut().zip(&counts) {
                 pools.stats.load_no_room += count as u64;
             }

@@ -157,6 +157,9 @@ pub enum Verdict {
 
 /// When a request stops to wait.
 pub trait Stop: Debug + Send {
+    /// Its name, for people.
+    fn name(&self) -> &'static str;
+
     /// A batch came back. Told in order of submission, and only where ranks needn't agree on it or have.
     fn read(&mut self, _read: ReadTime) {}
 

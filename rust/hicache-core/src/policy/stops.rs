@@ -64,6 +64,10 @@ fn micros(name: &'static str, seconds: f64) -> Result<u64> {
 pub struct BestEffort;
 
 impl Stop for BestEffort {
+    fn name(&self) -> &'static str {
+        "best_effort"
+    }
+
     fn decide(&mut self, _waiting: &Waiting) -> Verdict {
         Verdict::Compute
     }
@@ -74,6 +78,10 @@ impl Stop for BestEffort {
 pub struct WaitComplete;
 
 impl Stop for WaitComplete {
+    fn name(&self) -> &'static str {
+        "wait_complete"
+    }
+
     fn decide(&mut self, waiting: &Waiting) -> Verdict {
         undecided(waiting)
     }
@@ -89,6 +97,10 @@ pub struct Timeout {
 }
 
 impl Stop for Timeout {
+    fn name(&self) -> &'static str {
+        "timeout"
+    }
+
     fn decide(&mut self, waiting: &Waiting) -> Verdict {
         let more = u128::from(waiting.requested) * u128::from(self.per_ki) / u128::from(KI);
         if u128::from(waiting.waited) > u128::from(self.base) + more {
