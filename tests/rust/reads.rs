@@ -6,7 +6,11 @@ mod common;
 use common::rig::Shape;
 use common::store::{Fault, FaultStore, Verb};
 use common::stored::{asking, prompt, stored};
+use hicache_core::hash::Digest;
+use hicache_core::identity::Fingerprint;
 use hicache_core::ids::Tier;
+use hicache_core::storage::{Batch, Store, Work, Workers};
+use std::sync::Arc;
 
 fn gated(store: &FaultStore, verb: Verb) {
     store.plan(move |at, _| if at == verb { Fault::Gated } else { Fault::None });
@@ -172,4 +176,28 @@ fn an_abort_at_any_stage_leaves_nothing() {
     rig.verify(hit, &tokens);
     rig.cache.release(hit, 0).unwrap();
     rig.drained();
+}
+
+/// Threads without work sleep, and are woken for work alone, so that they take nothing from the engine's thread.
+#[test]
+fn idle_threads_stay_asleep() {
+    let store: Arc<dyn Store> = Arc::new(FaultStore::default());
+    let mut workers = Workers::start(&store, 4, 16).unwrap();
+    let identity = Fingerprint([7; 32]);
+    for id in 0..100 {
+        let keys = vec![Digest([1; 32])];
+        let batch = Batch::new(id, identity, keys, Work::Exists, Arc::default(), Arc::new(()));
+        assert!(workers.submit(batch).is_none());
+    }
+    let mut ended = 0;
+    while ended < 100 {
+        ended += usize::from(workers.completed().is_some());
+    }
+    // Those that were woken for work that another one had done already are asleep again, too.
+    std::thread::sleep(std::time::Duration::from_millis(20));
+    let woken = workers.wakeups();
+    assert!(woken <= 100, "{woken}");
+    std::thread::sleep(std::time::Duration::from_millis(50));
+    assert_eq!((workers.wakeups(), workers.waiting()), (woken, [0; 3]));
+    workers.close(std::time::Duration::from_secs(5));
 }
