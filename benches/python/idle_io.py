@@ -1,7 +1,8 @@
 """What storage threads cost the engine's thread: a loop of Python beside them, idle and busy.
 
-The loop holds the GIL and does nothing else. Beside it: no cache, a cache with idle threads, and one whose threads answer
-prefetches of a store that only takes time. One process, in turns; the best of each. For people: nothing is asserted.
+The loop holds the GIL and does nothing else. Beside it: no cache, a cache with idle threads, and one whose
+threads answer prefetches of a store that only takes time. One process, in turns; the best of each. For
+people: nothing is asserted.
 On error: exceptions of the cache.
 """
 

@@ -1,4 +1,4 @@
-"""Between a match and a forward: what storage has is fetched, the request waits or doesn't, and its hit is loaded.
+"""Between a match and a forward: a request fetches what storage has, waits or doesn't, and is loaded.
 
 On error: `ArgumentError` names the argument, and nothing was changed.
 """

@@ -131,7 +131,12 @@ def test_what_is_in_use_can_not_be_detached() -> None:
 def test_an_engine_that_goes_to_sleep_does_not_wait_for_storage(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings: dict[str, Any] = {"host": Host(), "storage": tmp_path, "identity": ModelIdentity("m"), **ANY_LENGTH}
+    settings: dict[str, Any] = {
+        "host": Host(),
+        "storage": tmp_path,
+        "identity": ModelIdentity("m"),
+        **ANY_LENGTH,
+    }
     k, v = tensors()
     with HiCache([pools.mha("kv", k, v)], 2, **settings) as cache:
         wanted = compute(cache, [*k, *v])

@@ -68,7 +68,9 @@ class Admission:
         for sequence in running:
             others.update(self._needs.of(sequence.kv_tokens))
         batch: list[Sequence] = []
-        ready = len(running) + sum(sequence.hit is not None and not sequence.hit.waiting for sequence in self.waiting)
+        ready = len(running) + sum(
+            sequence.hit is not None and not sequence.hit.waiting for sequence in self.waiting
+        )
         for sequence in self.waiting:
             if len(running) + len(batch) >= self._max_running:
                 break

@@ -8,9 +8,11 @@ use crate::storage::Outcome;
 
 impl HiCache {
     /// Applies the leading questions and reads that have landed or, where ranks needn't agree, all that have: nobody waits
-    /// behind another one's then.
-    pub(super) fn apply_fetched(&mut self, leading: usize, all: bool) {
-        for batch in self.flights.landed(leading, all) {
+    /// behind another one's then. How many these were.
+    pub(super) fn apply_fetched(&mut self, leading: usize, all: bool) -> usize {
+        let landed = self.flights.landed(leading, all);
+        let count = landed.len();
+        for batch in landed {
             // Ranks agree on what has come, not on how long it took.
             if let Some(time) = batch.time.filter(|_| all) {
                 self.stop.read(time);
@@ -21,6 +23,7 @@ impl HiCache {
         if all && !self.fetches.is_empty() {
             self.under_way = self.executor.under_way();
         }
+        count
     }
 
     /// Pages were read, as far as the outcomes say, for page `at` of a hit's path and those behind it.

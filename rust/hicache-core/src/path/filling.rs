@@ -12,7 +12,7 @@ use crate::flights::{Batch, What};
 use crate::hash::Digest;
 use crate::ids::{HitId, HostSlot, Slot, Tier};
 use crate::path::prefetch::BATCH_PAGES;
-use crate::tree::Hold;
+use crate::tree::{Hold, Place};
 use std::ops::Bound;
 
 /// Batches of one request that have room and aren't read yet: enough for a store to be busy until the next poll.
@@ -95,15 +95,20 @@ impl HiCache {
         }
         // Below the threshold it isn't known yet whether it is worth it.
         let known = fetch.settled || self.is_worth_it(fetch.present as usize);
-        let wanted = (fetch.present - fetch.begun) as usize;
-        let count = wanted.min(BATCH_PAGES).min(most);
-        if !known || count == 0 || fetch.open >= AHEAD {
+        if !known || fetch.begun == fetch.present || most == 0 || fetch.open >= AHEAD {
             return Tried::Nothing;
         }
+        let Some(on_host) = self.look_again(id) else { return Tried::Nothing };
+        let Some(hit) = self.hits.get(&id) else { return Tried::Nothing };
+        let Some(fetch) = &hit.fetch else { return Tried::Nothing };
+        let count = ((fetch.present - fetch.begun) as usize).min(BATCH_PAGES).min(most);
         let at = fetch.at + fetch.begun;
         let first = (at - hit.keys.at) as usize;
         let mut keys = hit.keys.digests[first..first + count].to_vec();
-        let slots = self.room_for(id, &keys);
+        // The path that the pages are hung below must not go to make room for them.
+        let pin = self.tree.pin(on_host, Hold::Host);
+        let slots = self.slots_to_read(&keys);
+        self.tree.unpin(pin);
         keys.truncate(slots.len());
         let Some(fetch) = self.hits.get_mut(&id).and_then(|hit| hit.fetch.as_mut()) else {
             self.give_reads_of(0, &slots);
@@ -111,7 +116,7 @@ impl HiCache {
         };
         fetch.no_room = slots.len() < count;
         if slots.is_empty() {
-            return Tried::NoRoom;
+            return if count > 0 { Tried::NoRoom } else { Tried::Nothing };
         }
         #[expect(clippy::cast_possible_truncation, reason = "at most BATCH_PAGES")]
         let pages = slots.len() as u32;
@@ -120,16 +125,21 @@ impl HiCache {
         Tried::Begun
     }
 
-    /// Host slots to read into that nobody who waits needs, for as many of the leading keys as there are.
-    fn room_for(&mut self, id: HitId, keys: &[Digest]) -> Vec<Slot> {
-        let Ok(found) = self.find_again(id) else { return Vec::new() };
-        let place = found.place;
-        // The path that the pages are hung below must not go to make room for them.
-        let on_host = self.tree.resident_depth(place, Tier::Host);
-        let pin = self.tree.pin(self.tree.ancestor(place, on_host), Hold::Host);
-        let slots = self.slots_to_read(keys);
-        self.tree.unpin(pin);
-        slots
+    /// The place up to which a request's path is on the host, before more of it is read: if what is read continues has left,
+    /// nothing more is; and what others have brought meanwhile isn't read.
+    fn look_again(&mut self, id: HitId) -> Option<Place> {
+        let found = self.find_again(id).ok()?;
+        let on_host = self.tree.resident_depth(found.place, Tier::Host);
+        let fetch = self.hits.get_mut(&id)?.fetch.as_mut()?;
+        if on_host < fetch.front {
+            self.stop_fetch(id, Some(Reason::PathNotOnHost));
+            return None;
+        }
+        if fetch.open == 0 && fetch.early.is_empty() {
+            fetch.begun = fetch.begun.max((on_host - fetch.at).min(fetch.present));
+            fetch.front = fetch.at + fetch.begun;
+        }
+        Some(self.tree.ancestor(found.place, on_host))
     }
 
     /// Reads pages of a request's path, from page `at` on.

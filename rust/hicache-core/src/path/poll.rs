@@ -49,7 +49,7 @@ impl HiCache {
         let ready = self.ended(fault);
         let most = limits.unwrap_or(ready);
         let copies = |ready: usize, most: usize| if fault { ready } else { ready.min(most) };
-        let applied = Ready {
+        let mut applied = Ready {
             backups: copies(ready.backups, most.backups),
             loads: copies(ready.loads, most.loads),
             stores: ready.stores.min(most.stores),
@@ -68,7 +68,7 @@ impl HiCache {
             .collect::<Vec<_>>()
             .into_iter()
             .for_each(|batch| self.apply(batch));
-        self.apply_fetched(applied.prefetches, limits.is_none());
+        applied.prefetches = self.apply_fetched(applied.prefetches, limits.is_none());
         self.let_deadlines_pass();
         self.fill();
         self.act();
