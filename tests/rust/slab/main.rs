@@ -6,6 +6,7 @@
 mod hostile;
 
 mod basics;
+mod bounds;
 mod crash;
 mod damage;
 mod evict;
@@ -13,9 +14,11 @@ mod faults;
 mod growth;
 mod hang;
 mod index;
+mod opening;
 mod parsing;
 mod power;
 mod rig;
 mod rules;
 mod storm;
 mod twin;
+mod waiting;

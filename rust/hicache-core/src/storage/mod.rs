@@ -126,8 +126,9 @@ pub trait Store: Send + Sync {
     /// What it did so far and what it holds now.
     fn statistics(&self) -> Statistics;
 
-    /// Memory that pages will be read into and written from, before the first of them: a store may prepare it. It
-    /// stays mapped until `close`.
+    /// Memory that pages will be read into and written from: all of it, whole slabs, in one call before the first
+    /// page. It stays mapped until `close` has returned. A store may prepare it, as those who bring bytes through a
+    /// device of their own must; none of this crate does, since the kernel gains nothing from it.
     fn register(&self, _memory: &[(*mut u8, usize)]) {}
 
     /// Whether it is of use only where other processes can map the host's memory.
