@@ -16,6 +16,7 @@ mod backup;
 mod detach;
 mod epoch;
 mod evict;
+mod explain;
 mod fault;
 mod fetch;
 mod forward;
