@@ -15,7 +15,7 @@ import pytest
 import torch
 from speculated import KINDS, NAMES, Arrange, Stack, found, random_prompts, same
 
-from hicache.engines.reference import Engine, Model, Request, Result
+from hicache.engines.reference import Engine, KVPool, Model, Request, Result, Span
 from hicache.engines.reference.draft import first_layers
 from hicache.engines.reference.drafted import Drafted
 from hicache.engines.reference.speculative import Answer
@@ -174,6 +174,12 @@ def test_only_what_was_accepted_is_cached(
             assert stack.cached() == whole
             # The draft has no row for the last guess of a pass if all were right.
             assert len(history) - 1 - ahead - 1 <= whole <= len(history) - 1
+            told = history[ahead : ahead + whole]
+            alone = KVPool.create(draft.config, slots=60, page_size=1, dtype=draft.dtype)
+            draft.forward([Span(torch.tensor(told), 0, torch.arange(60))], alone)
+            assert torch.allclose(stack.draft_rows(history), alone.k[-1][:whole]), (
+                "every row is the history's"
+            )
             stack.check_books()
 
 
