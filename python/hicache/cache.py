@@ -174,7 +174,7 @@ class HiCache(Polling, Attaching, WithParts, WithEpochs, WithExplanations):
         numbers = self._numbers(hits)
         self._stream.follow(self._core)
         load, unused = self._core.load(numbers, given)
-        return Load(load, tensors.slots(unused), self._load_deadline, self._stream)
+        return Load(load, tensors.slots(unused), self._load_deadline, self._stream, self._pools)
 
     def allocate(self, pages: int) -> torch.Tensor | None:
         """Fresh device slots, int32 (pages,); evicts what it must. None, and nothing evicted: there is no

@@ -9,7 +9,8 @@
 //!
 //! What windows and states add to a verb is beside it: `raise` to `load`, `give` to `insert`, `fetch` to `prefetch`,
 //! `graft` to `poll`, `parts` to `evict` and `allocate`; `shared` is for a unified buffer, `forward` for what the engine
-//! computes in it meanwhile, and `leftovers` for host memory that outlives the process.
+//! computes in it meanwhile, `leftovers` for host memory that outlives the process, and `rewind` for tokens that were
+//! inserted and taken back.
 
 mod backup;
 mod detach;
@@ -30,6 +31,7 @@ mod poll;
 mod prefetch;
 mod raise;
 mod release;
+mod rewind;
 mod shared;
 mod view;
 
