@@ -27,13 +27,14 @@ from hicache.parts import WithParts, names, on_host
 from hicache.pools import Pool, gpu
 from hicache.reader import Reader
 from hicache.storage import Storage
+from hicache.stored import WithStore
 from hicache.stream import Stream
 from hicache.tensors import Integers, Slots
 
 __all__ = ["HiCache"]
 
 
-class HiCache(Attaching, WithParts, WithEpochs):
+class HiCache(Attaching, WithParts, WithEpochs, WithStore):
     """A hierarchical KV cache over an engine's pools.
 
     `pools`: the engine's tensors (`hicache.pools`), which must not be moved or freed before `close` or

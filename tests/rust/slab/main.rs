@@ -5,6 +5,7 @@
 #[path = "../common/hostile.rs"]
 mod hostile;
 
+mod alike;
 mod basics;
 mod crash;
 mod damage;
@@ -15,6 +16,7 @@ mod hang;
 mod index;
 mod parsing;
 mod power;
+mod reading;
 mod rig;
 mod rules;
 mod storm;

@@ -10,6 +10,7 @@ use super::index::ground::NONE;
 use super::index::page::{State, name};
 use super::record::{At, Record};
 use super::store::{Book, Slab};
+use crate::error::{Result, argument};
 use hashbrown::HashSet;
 
 /// Most leaves of other classes that go so that a page of this one is a leaf.
@@ -122,7 +123,10 @@ impl Slab {
     }
 
     /// Gives back what is beyond the bounds, after they have changed.
-    pub(super) fn shrink(&self) {
+    ///
+    /// # Errors
+    /// Names `storage` where that would take pages, and the options forbid it.
+    pub(super) fn shrink(&self) -> Result<()> {
         let mut book = self.book();
         for extent in self.extents.found() {
             let spare = u16::try_from(extent).is_ok_and(|number| book.index.ground.get(number).is_none());
@@ -131,10 +135,15 @@ impl Slab {
             }
         }
         while self.extents.surplus() > 0 || self.beyond(&book) {
+            if !self.options.shrink {
+                let reason = format!("size={}: its pages take more, and shrink=no", self.bounds.size);
+                return argument("storage", reason);
+            }
             if !self.give_coldest_back(&mut book) {
                 break;
             }
         }
+        Ok(())
     }
 
     fn beyond(&self, book: &Book) -> bool {

@@ -104,7 +104,7 @@ impl Slab {
         let book = Mutex::new(Book { index, identities, admission, counts, turns, swept: 0 });
         let (clock, compacting) = (seams.clock, Mutex::new(()));
         let slab = Self { options, bounds, disk, extents, log, clock, book, compacting, damaged, home };
-        slab.shrink();
+        slab.shrink()?;
         // What a process left behind that was killed, or that never ran for long: nothing depends on it.
         let _ = slab.remove_before(first);
         if slab.should_compact() {
