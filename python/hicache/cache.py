@@ -17,13 +17,15 @@ import torch
 
 from hicache import build, tensors
 from hicache.attach import Attaching
-from hicache.config import Host, Namespace, expect, moment, number, seconds, settings, whole_number
+from hicache.config import Host, Namespace, expect, number, seconds, settings, whole_number
 from hicache.copies import GpuCopies
 from hicache.epochs import WithEpochs
 from hicache.errors import ArgumentError, HitError
+from hicache.explain import WithExplanations
 from hicache.hit import Hit, Inserted, Load
 from hicache.identity import ModelIdentity
 from hicache.parts import WithParts, names, on_host
+from hicache.polling import Polling
 from hicache.pools import Pool, gpu
 from hicache.reader import Reader
 from hicache.storage import Storage
@@ -33,8 +35,10 @@ from hicache.tensors import Integers, Slots
 
 __all__ = ["HiCache"]
 
+_PLAIN = Namespace()
 
-class HiCache(Attaching, WithParts, WithEpochs, WithStore):
+
+class HiCache(Polling, Attaching, WithParts, WithEpochs, WithExplanations, WithStore):
     """A hierarchical KV cache over an engine's pools.
 
     `pools`: the engine's tensors (`hicache.pools`), which must not be moved or freed before `close` or
@@ -107,7 +111,6 @@ class HiCache(Attaching, WithParts, WithEpochs, WithStore):
         self._unified = unified is not None
         self._forgotten: list[Callable[[], object]] = []
         self._closed, self._identity = False, identity
-        #: The engine's clock, as the difference to the monotonic one.
         self._skew = 0.0
 
     @classmethod
@@ -137,15 +140,15 @@ class HiCache(Attaching, WithParts, WithEpochs, WithStore):
         `limit`: most tokens that may hit. `at`: now, in seconds, on the clock of `poll` (default: a
         monotonic clock).
         """
-        expect("after", after, Hit)
         if after is not None:
+            expect("after", after, Hit)
             if after._cache is not self:
                 raise ArgumentError("after: is a hit of another cache")
             if after._cursor is None:
                 raise HitError("after: is not released yet")
             namespace = after.namespace if namespace is None else namespace
         expect("namespace", namespace, Namespace)
-        namespace = namespace or Namespace()
+        namespace = namespace or _PLAIN
         most = None if limit is None else whole_number("limit", limit, least=0)
         hit = self._core.match_prefix(
             tensors.integers("tokens", tokens),
@@ -208,26 +211,6 @@ class HiCache(Attaching, WithParts, WithEpochs, WithStore):
         host = on_host(tier)
         return tensors.slots(self._core.evict(host, whole_number("pages", pages, least=0)))
 
-    def ready(self) -> tuple[int, int, int, int, int]:
-        """How many leading backups, loads, stores, prefetches and strays (past their deadline, landed after
-        all) have ended, for `poll`'s limits."""
-        return self._core.ready()
-
-    def poll(
-        self, limits: tuple[int, int, int, int, int] | None = None, *, at: float | None = None
-    ) -> tuple[int, int, int, int, int]:
-        """First thing in each step: applies what has ended, in order, and lets deadlines pass. `limits`: at
-        most so many of each kind, as `ready` counts them. `at`: now, in seconds (default: a monotonic clock).
-        Returns what was applied."""
-        while self._forgotten:
-            self._forgotten.pop()()
-        counts = None if limits is None else _counts(limits)
-        return self._core.poll(counts, self._now(at))
-
-    def drain(self, timeout: float) -> bool:
-        """Polls until no transfer is under way; False if that takes more than `timeout` seconds."""
-        return self._settle(self._core.in_flight, timeout)
-
     def stats(self) -> dict[str, int]:
         """Counters and gauges by name; counters never go down."""
         return self._core.stats()
@@ -260,13 +243,6 @@ class HiCache(Attaching, WithParts, WithEpochs, WithStore):
             self._core.close(max(0.0, deadline - time.monotonic()))
             self._closed = True
 
-    def _now(self, at: float | None) -> float:
-        """Seconds on the engine's clock, which goes on by itself between the times that it tells."""
-        monotonic = time.monotonic()
-        if at is not None:
-            self._skew = moment("at", at) - monotonic
-        return monotonic + self._skew
-
     def _slots(self, slots: Slots) -> Any:
         return tensors.integers("slots", tensors.of_pool("slots", self._pool, slots))
 
@@ -277,6 +253,8 @@ class HiCache(Attaching, WithParts, WithEpochs, WithStore):
             raise ArgumentError(f"hits: need a sequence of hits, got {hits!r}") from None
 
     def _number(self, hit: Hit) -> int:
+        if type(hit) is Hit and hit._cache is self and hit._cursor is None:
+            return hit._number
         if not isinstance(hit, Hit):
             raise ArgumentError(f"hit: need a hit, as match_prefix gives it, got {hit!r}")
         if hit._cache is not self:
@@ -288,10 +266,3 @@ class HiCache(Attaching, WithParts, WithEpochs, WithStore):
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def _counts(limits: Sequence[int]) -> tuple[int, int, int, int, int]:
-    if not isinstance(limits, Sequence) or len(limits) != 5:
-        raise ArgumentError(f"limits: need five counts, as ready() gives them, got {limits!r}")
-    backups, loads, stores, prefetches, strays = (whole_number("limits", count, least=0) for count in limits)
-    return backups, loads, stores, prefetches, strays

@@ -192,6 +192,8 @@ def text(name: str, value: Any) -> str:
 
 def whole_number(name: str, value: Any, least: int, most: int = 2**62) -> int:
     """`value`, of any integer type, as an int from `least` to `most`; booleans and fractions are refused."""
+    if type(value) is int and least <= value <= most:
+        return value
     try:
         whole = operator.index(value)
     except (TypeError, ValueError):
