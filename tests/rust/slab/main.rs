@@ -5,6 +5,7 @@
 #[path = "../common/hostile.rs"]
 mod hostile;
 
+mod alike;
 mod basics;
 mod bounds;
 mod crash;
@@ -17,6 +18,7 @@ mod index;
 mod opening;
 mod parsing;
 mod power;
+mod reading;
 mod rig;
 mod rules;
 mod storm;

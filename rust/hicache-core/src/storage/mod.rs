@@ -18,10 +18,12 @@
 //! | `relay`, `desk`, `call` | a store whose calls other threads answer: those of another language |
 //! | `verified`, `seal` | a store around one that isn't trusted with bytes |
 //! | `workers` | threads that carry out batches; they own bytes, not meaning |
+//! | `about` | what a store says of itself, for who must not wait for it |
 //!
 //! [`Store`] is the specification. Knows keys and bytes; refuses to know the tree, slots and requests.
 //! On error: outcomes per key. No fault of a store reaches a request as an error or a hang.
 
+pub mod about;
 pub mod attempts;
 pub mod batch;
 pub mod call;
@@ -48,6 +50,7 @@ pub mod verified;
 pub mod view;
 pub mod workers;
 
+pub use about::About;
 pub use batch::{Batch, Completion, Work};
 pub use client::Client;
 pub use desk::Desk;

@@ -10,6 +10,7 @@
 //! thread and the memory of its batch; [`Workers::close`] doesn't wait for it beyond its deadline.
 #![allow(unsafe_code, reason = "makes slices of pages whose slots the work owns")]
 
+use super::about::{About, Board};
 use super::batch::{Batch, Completion, Work};
 use super::removals::Removals;
 use super::{Keys, Outcome, PageMut, PageRef, Store};
@@ -46,6 +47,7 @@ pub struct Workers {
     writes: Option<Sender<Batch>>,
     done: Arc<SegQueue<Completion>>,
     removals: Arc<Removals>,
+    board: Arc<Board>,
     /// Until `close`.
     store: Option<Arc<dyn Store>>,
     threads: Vec<JoinHandle<()>>,
@@ -61,13 +63,14 @@ impl Workers {
         let (writes, write) = bounded(queue);
         let done = Arc::new(SegQueue::new());
         let removals = Arc::new(Removals::default());
+        let board = Arc::new(Board::of(&**store));
         let start = |n: usize| {
             let (store, read, write, done) =
                 (Arc::clone(store), read.clone(), write.clone(), Arc::clone(&done));
-            let removals = Arc::clone(&removals);
+            let (removals, board) = (Arc::clone(&removals), Arc::clone(&board));
             // One thread never writes: writes that hang must not keep requests waiting.
             let writes = n > 0 || threads < 3;
-            let work = move || carry_out(&*store, &removals, &read, &write, writes, &done);
+            let work = move || carry_out(&*store, (&removals, &board), &read, &write, writes, &done);
             let thread = std::thread::Builder::new().name(format!("hicache-io-{n}")).spawn(work);
             thread.or_else(|error| argument("io_threads", format!("no thread to be had: {error}")))
         };
@@ -77,6 +80,7 @@ impl Workers {
             writes: Some(writes),
             done,
             removals,
+            board,
             store: Some(Arc::clone(store)),
             threads,
         })
@@ -116,6 +120,11 @@ impl Workers {
         self.store.as_deref()
     }
 
+    /// What the store said of itself after the last batch that ended. Nobody waits for it here.
+    pub fn about(&self) -> Arc<About> {
+        self.board.read()
+    }
+
     /// The next batch that ended, in order of ending.
     pub fn completed(&self) -> Option<Completion> {
         self.done.pop()
@@ -142,7 +151,7 @@ impl Workers {
 
 fn carry_out(
     store: &dyn Store,
-    removals: &Removals,
+    (removals, board): (&Removals, &Board),
     reads: &Receiver<Batch>,
     writes: &Receiver<Batch>,
     mut writing: bool,
@@ -159,7 +168,9 @@ fn carry_out(
         };
         let Ok(batch) = batch else { continue };
         let id = batch.id;
-        done.push(Completion { id, outcomes: outcomes(store, removals, &batch) });
+        let outcomes = outcomes(store, removals, &batch);
+        board.ask(store);
+        done.push(Completion { id, outcomes });
     }
 }
 

@@ -12,7 +12,7 @@ use crate::storage::{Client, Url};
 use std::path::PathBuf;
 use std::time::Duration;
 
-const KNOWN: [&str; 12] = [
+const KNOWN: [&str; 13] = [
     "size",
     "extent",
     "free",
@@ -25,6 +25,7 @@ const KNOWN: [&str; 12] = [
     "depth",
     "threads",
     "ranks",
+    "shrink",
 ];
 /// Extents that are neither asked for nor known have at most this many bytes.
 const USUAL: u64 = 256 << 20;
@@ -51,6 +52,8 @@ pub struct Options {
     pub second: bool,
     /// Whether what is acknowledged survives a loss of power.
     pub sync: bool,
+    /// Whether pages are given up when it is opened with less room than they take; else it isn't opened.
+    pub shrink: bool,
     /// How the disk is used.
     pub disk: DiskOptions,
 }
@@ -68,6 +71,7 @@ impl Options {
             write_rate: None,
             second: false,
             sync: false,
+            shrink: true,
             disk: DiskOptions::default(),
         }
     }
@@ -96,6 +100,7 @@ impl Options {
         options.write_rate = url.take_size("write_rate")?;
         options.second = url.take_choice("admission", &["all", "second"])? == Some("second");
         options.sync = url.take_flag("sync")?.unwrap_or(false);
+        options.shrink = url.take_flag("shrink")?.unwrap_or(true);
         options.disk = disk(&mut url)?;
         url.finish(&KNOWN)?;
         options.checked()

@@ -12,6 +12,7 @@ use super::index::page::{State, name};
 use super::lend::Asked;
 use super::record::{At, Record};
 use super::store::{Book, Slab};
+use crate::error::{Result, argument};
 use hashbrown::HashSet;
 
 /// Most leaves of other classes that go so that a page of this one is a leaf.
@@ -170,19 +171,26 @@ impl Slab {
     }
 
     /// Gives back what is beyond the bounds, after they have changed, and tells them.
-    pub(super) fn shrink(&self) {
+    ///
+    /// # Errors
+    /// Names `storage` where that would take pages, and the options forbid it.
+    pub(super) fn shrink(&self) -> Result<()> {
         let most = loop {
             let mut book = self.book();
             let most = self.bounds.files(book.index.ground.all());
-            let surplus = self.extents.files() > most;
-            let Some(extent) = self
-                .extents
-                .spare()
-                .0
-                .filter(|_| surplus)
-                .or_else(|| if surplus { self.vacate_coldest(&mut book) } else { None })
-            else {
+            if self.extents.files() <= most {
                 break most;
+            }
+            let extent = match self.extents.spare().0 {
+                Some(spare) => spare,
+                None if !self.options.shrink => {
+                    let reason = format!("size={}: its pages take more, and shrink=no", self.bounds.size);
+                    return argument("storage", reason);
+                }
+                None => match self.vacate_coldest(&mut book) {
+                    Some(extent) => extent,
+                    None => break most,
+                },
             };
             drop(book);
             self.extents.give_back(extent);
@@ -192,6 +200,7 @@ impl Slab {
         let slots = book.index.ground.all();
         (book.logged, book.since) = (slots, slots);
         self.log.allow(self.bounds.log(slots));
+        Ok(())
     }
 
     /// Takes the extent whose pages were all used longest ago from its class: whoever has it given back does so without

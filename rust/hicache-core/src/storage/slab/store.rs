@@ -115,7 +115,7 @@ impl Slab {
             Mutex::new(Book { index, identities, admission, counts, turns, swept: 0, logged: 0, since: 0 });
         let (clock, compacting) = (Clock::new(seams.clock, newest), Mutex::default());
         let slab = Self { options, bounds, disk, extents, log, clock, book, compacting, damaged, home };
-        slab.shrink();
+        slab.shrink()?;
         // What a process left behind that was killed, or that never ran for long: nothing depends on it.
         let _ = slab.log.writer.clear().and_then(|()| slab.remove_before(first));
         if unreadable || slab.should_compact() {
