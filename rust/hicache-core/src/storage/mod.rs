@@ -13,6 +13,8 @@
 //! | `disk` | batches of transfers between memory and files, past the page cache |
 //! | `slab` | pages in slots of a few large files |
 //! | `memory`, `sim`, `null` | pages in memory; keys that only take time; nothing, also for `shm` |
+//! | `line` | the reads of one request |
+//! | `queue` | what waits for the threads, and which of it is next |
 //! | `removals` | which writes of the workers a removal ended |
 //! | `batch` | what the workers are given, and what they give back |
 //! | `relay`, `desk`, `call` | a store whose calls other threads answer: those of another language |
@@ -35,10 +37,12 @@ pub mod disk;
 pub mod file;
 pub mod identities;
 pub mod ledger;
+mod line;
 pub mod memory;
 pub mod null;
 pub mod open;
 pub mod outcome;
+mod queue;
 pub mod relay;
 mod removals;
 pub mod seal;
