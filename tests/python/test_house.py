@@ -22,6 +22,7 @@ ALLOWED_EDGES = {("transfer", "host")}
 UNSAFE = (
     "rust/hicache-core/src/soon.rs",  # a hint to the machine
     "rust/hicache-core/src/host/slab.rs",
+    "rust/hicache-core/src/huge/",  # maps memory, and asks the kernel what it is in
     "rust/hicache-core/src/host/numa.rs",
     "rust/hicache-core/src/restart/table.rs",
     "rust/hicache-core/src/transfer/cpu/mod.rs",

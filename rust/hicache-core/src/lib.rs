@@ -17,6 +17,7 @@
 //! | host memory that outlives the process | `restart/` |
 //! | readers on other threads | `reader/` |
 //! | what looks at every token: comparisons, the chain's SHA-256 | `lanes`, `sha` |
+//! | memory in huge pages, and whether memory is in them | `huge/` |
 //! | what will be needed soon, so that the machine waits once | `soon` |
 //! | traces without bytes | `replay` |
 
@@ -35,6 +36,7 @@ mod gpu;
 pub mod hash;
 mod hit;
 pub mod host;
+pub mod huge;
 pub mod identity;
 pub mod ids;
 mod key;

@@ -27,7 +27,7 @@ pub fn node_of_pci(root: &Path, device: &str) -> Option<u32> {
 ///
 /// # Errors
 /// When there is no such node, or the kernel refuses.
-pub(super) fn bind(memory: &mut [u8], node: u32) -> Result<()> {
+pub(super) fn bind(memory: *mut u8, bytes: usize, node: u32) -> Result<()> {
     let nodes = nodes(Path::new("/"));
     if nodes.len() > 1 && !nodes.contains(&node) {
         return argument("host", format!("there is no NUMA node {node}: there are {nodes:?}"));
@@ -45,8 +45,8 @@ pub(super) fn bind(memory: &mut [u8], node: u32) -> Result<()> {
         let failed = unsafe {
             libc::syscall(
                 libc::SYS_mbind,
-                memory.as_mut_ptr(),
-                memory.len(),
+                memory,
+                bytes,
                 libc::MPOL_BIND,
                 mask.as_ptr(),
                 bits,
