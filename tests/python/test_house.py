@@ -38,6 +38,7 @@ UNSAFE = (
     "benches/copies/",  # its flat copies and its regions
     "tests/rust/",  # the tests' own devices, and an allocator that counts
     "benches/growth.rs",  # the same
+    "benches/fio.rs",  # a slab's bytes as a slice
     "rust/hicache-py/src/",
 )
 IMPURE = r"\bstd::(time|thread|fs|net|io|env)\b|\b(Instant|SystemTime|RandomState)\b|\brand::|\bunsafe\b"

@@ -42,17 +42,8 @@ pub(super) fn bind(memory: *mut u8, bytes: usize, node: u32) -> Result<()> {
         // One more than the highest bit, which is how the kernel counts.
         let bits = mask.len() * 64 + 1;
         // SAFETY: the mapping is the caller's, and the mask has so many bits.
-        let failed = unsafe {
-            libc::syscall(
-                libc::SYS_mbind,
-                memory,
-                bytes,
-                libc::MPOL_BIND,
-                mask.as_ptr(),
-                bits,
-                0,
-            )
-        };
+        let failed =
+            unsafe { libc::syscall(libc::SYS_mbind, memory, bytes, libc::MPOL_BIND, mask.as_ptr(), bits, 0) };
         if failed != 0 {
             let error = std::io::Error::last_os_error();
             return argument("host", format!("memory can't be bound to NUMA node {node}: {error}"));

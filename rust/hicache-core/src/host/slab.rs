@@ -1,8 +1,8 @@
 //! The region of CPU memory that holds one pool's host pages.
 //!
 //! Anonymous memory, a memfd that other processes can map too, or a file in memory that outlives the process; zeroed, in
-//! huge pages where the kernel has them, touched beforehand by several threads. A slab hands out raw addresses; who may use which is settled
-//! by slots: one owner at a time.
+//! huge pages where the kernel has them, touched beforehand by several threads. A slab hands out raw addresses; who may
+//! use which is settled by slots: one owner at a time.
 //! On error: names the bytes that can't be had, before anything is kept.
 #![allow(unsafe_code, reason = "hands out addresses into its own mapping")]
 

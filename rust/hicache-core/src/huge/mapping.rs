@@ -83,15 +83,22 @@ impl Mapping {
                 let _ = self.advise(system::COLLAPSE, part);
             }
         };
+        // A kernel older than 5.14 can't be asked; it gives the pages when they are used.
+        let work = || {
+            work().or_else(
+                |error| {
+                    if error.raw_os_error() == Some(libc::EINVAL) { Ok(()) } else { Err(error) }
+                },
+            )
+        };
+        let threads = threads.min(self.bytes.div_ceil(TOUCH));
+        if threads == 1 {
+            return work();
+        }
         std::thread::scope(|scope| {
-            let threads: Vec<_> =
-                (0..threads.min(self.bytes.div_ceil(TOUCH))).map(|_| scope.spawn(work)).collect();
-            threads.into_iter().try_for_each(|thread| match thread.join() {
-                // A kernel older than 5.14 can't be asked; it gives the pages when they are used.
-                Ok(Err(error)) if error.raw_os_error() == Some(libc::EINVAL) => Ok(()),
-                Ok(done) => done,
-                Err(_) => Err(io::Error::other("a thread that touched it panicked")),
-            })
+            let threads: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+            let panicked = |_| Err(io::Error::other("a thread that touched it panicked"));
+            threads.into_iter().try_for_each(|thread| thread.join().unwrap_or_else(panicked))
         })
     }
 
