@@ -21,6 +21,7 @@ from hicache.config import Host, Namespace, expect, moment, number, seconds, set
 from hicache.copies import GpuCopies
 from hicache.epochs import WithEpochs
 from hicache.errors import ArgumentError, HitError
+from hicache.explain import WithExplanations
 from hicache.hit import Hit, Inserted, Load
 from hicache.identity import ModelIdentity
 from hicache.parts import WithParts, names, on_host
@@ -33,7 +34,7 @@ from hicache.tensors import Integers, Slots
 __all__ = ["HiCache"]
 
 
-class HiCache(Attaching, WithParts, WithEpochs):
+class HiCache(Attaching, WithParts, WithEpochs, WithExplanations):
     """A hierarchical KV cache over an engine's pools.
 
     `pools`: the engine's tensors (`hicache.pools`), which must not be moved or freed before `close` or

@@ -4,6 +4,7 @@ use crate::command::Command;
 use crate::config::Config;
 use crate::error::{Error, Result, argument};
 use crate::executor::Executor;
+use crate::explain::Past;
 use crate::flights::Flights;
 use crate::hit::Hit;
 use crate::host::SlotPool;
@@ -48,6 +49,8 @@ pub struct HiCache {
     /// Tells this cache's cursors and hits from those of others in the process.
     pub(crate) serial: u32,
     pub(crate) hits_made: u64,
+    /// Of requests that are over, for explanations.
+    pub(crate) past: Past,
     pub(crate) closed: bool,
     /// For readers on other threads, once there is one.
     pub(crate) publisher: Option<Publisher>,
@@ -102,6 +105,7 @@ impl HiCache {
             now: 0.0,
             serial,
             hits_made: 0,
+            past: Past::default(),
             closed: false,
             publisher: None,
             config,

@@ -1,5 +1,6 @@
 //! A request's hit: what a match found, what is still being fetched, and what it holds.
 
+use crate::explain::Story;
 use crate::hash::Digest;
 use crate::page::{OwnedTokens, PageSize, Tokens};
 use crate::policy::Request;
@@ -29,6 +30,7 @@ pub(crate) struct Hit {
     /// Pages that this hit's prefetch put on the host.
     pub stored: Range<u32>,
     pub fetch: Option<Fetch>,
+    pub story: Story,
     pub keys: Keys,
 }
 

@@ -15,6 +15,7 @@
 //! | pages outside of memory | `storage/` |
 //! | names of pages: digests, namespaces; who may read them | `hash`, `identity` |
 //! | host memory that outlives the process | `restart/` |
+//! | why a request got what it got | `explain` |
 //! | readers on other threads | `reader/` |
 //! | what looks at every token: comparisons, the chain's SHA-256 | `lanes`, `sha` |
 //! | memory in huge pages, and whether memory is in them | `huge/` |
@@ -31,6 +32,7 @@ pub mod config;
 pub mod entry;
 pub mod error;
 pub mod executor;
+pub mod explain;
 mod flights;
 mod gpu;
 pub mod hash;

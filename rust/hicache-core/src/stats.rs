@@ -7,6 +7,10 @@ pub struct Stats {
     pub requests: u64,
     /// Tokens passed to `match_prefix`.
     pub matched_tokens: u64,
+    /// Requests loaded.
+    pub loaded_requests: u64,
+    /// Tokens of loaded requests that no tier gave: to compute.
+    pub missed_tokens: u64,
     /// Tokens that a load found on the device.
     pub hit_device_tokens: u64,
     /// Tokens that a load copied from the host.

@@ -25,6 +25,7 @@ mod cache;
 mod cuda;
 mod epoch;
 mod errors;
+mod explain;
 mod hit;
 mod landing;
 mod lent;

@@ -22,6 +22,8 @@ pub fn to_dict<'py>(py: Python<'py>, core: &HiCache) -> PyResult<Bound<'py, PyDi
         core.stats(),
         requests,
         matched_tokens,
+        loaded_requests,
+        missed_tokens,
         hit_device_tokens,
         hit_host_tokens,
         hit_storage_tokens,

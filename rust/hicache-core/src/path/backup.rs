@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::flights::{Batch, Copy, ToStore, What};
 use crate::ids::{HitId, HostSlot, Slot, Tier};
 use crate::path::prefetch::BATCH_PAGES;
-use crate::tree::{Hold, Missing, PinId, Place};
+use crate::tree::{By, Hold, Missing, PinId, Place};
 use std::ops::Range;
 
 impl HiCache {
@@ -39,6 +39,7 @@ impl HiCache {
         if nothing || self.executor.fault().is_some() {
             return 0;
         }
+        self.leaves_by(By::Backup);
         // The sources must not go while room is made; nor may the copies, which hang on them.
         let device = self.tree.pin(self.tree.ancestor(place, on_device), Hold::Device);
         let beside = self.hold_beside(&device, from);

@@ -3,6 +3,7 @@
 use crate::cache::HiCache;
 use crate::error::{Result, argument};
 use crate::ids::{Slot, Tier};
+use crate::tree::By;
 
 impl HiCache {
     /// Takes `pages` pages out of a tier, or as many as can go, and returns their slots. Slots that the
@@ -12,6 +13,7 @@ impl HiCache {
     /// When the cache is closed.
     pub fn evict(&mut self, tier: Tier, pages: usize) -> Result<Vec<Slot>> {
         self.open()?;
+        self.leaves_by(By::Evict);
         let slots = self.make_room(tier, pages);
         self.act();
         Ok(slots)
@@ -28,6 +30,7 @@ impl HiCache {
         if self.config.engine_owns_slots {
             return argument("slots", "the engine owns the slots: it allocates them itself");
         }
+        self.leaves_by(By::Allocate);
         if self.unified.is_some() {
             let room = self.device_room(pages, &[0])?;
             self.act();

@@ -3,9 +3,10 @@
 use crate::cache::HiCache;
 use crate::command::Command;
 use crate::error::{Error, Result, argument};
+use crate::explain::Loaded as Given;
 use crate::flights::Copy;
 use crate::ids::{HitId, Slot, Tier};
-use crate::tree::{Hold, PinId, Place};
+use crate::tree::{By, Hold, PinId, Place};
 use crate::unified::GateId;
 
 /// What a load started.
@@ -52,6 +53,7 @@ impl HiCache {
         self.open()?;
         self.on_device()?;
         self.check_load(ids, given)?;
+        self.leaves_by(By::Load);
         // All are held before room is made for any: none may go to make room for another.
         let held = ids.iter().map(|&id| self.hold(id)).collect::<Result<Vec<Held>>>()?;
         let mut given = given.map(<[Slot]>::to_vec);
@@ -177,18 +179,23 @@ impl HiCache {
         let (pin, to, turn) = (self.tree.pin(end, Hold::Device), end.depth, self.tree.next_turn(end));
         let hit = self.hits.get_mut(&id).ok_or(Error::Hit("was released"))?;
         let soft = [Some(std::mem::replace(&mut hit.pin, pin)), hit.also.take()];
-        (hit.loaded, hit.copied) = (true, to - from);
+        hit.loaded = true;
         hit.request.turn = turn;
         let fetched = (hit.stored.end.min(to)).saturating_sub(hit.stored.start.max(from));
         soft.into_iter().flatten().for_each(|soft| self.tree.unpin(soft));
-        self.count_hit(from, to, fetched);
+        let loaded = Given { device: from, host: to - from - fetched, storage: fetched };
+        (hit.story.loaded, hit.copied) = (Some(loaded), to - from);
+        let prompt = hit.story.tokens;
+        self.count_hit(loaded, prompt);
         Ok(())
     }
 
-    fn count_hit(&mut self, from: u32, to: u32, fetched: u32) {
+    fn count_hit(&mut self, loaded: Given, prompt: u64) {
         let tokens = |pages: u32| u64::from(pages) * self.config.page_size.tokens() as u64;
-        self.stats.hit_device_tokens += tokens(from);
-        self.stats.hit_storage_tokens += tokens(fetched);
-        self.stats.hit_host_tokens += tokens(to - from - fetched);
+        self.stats.loaded_requests += 1;
+        self.stats.hit_device_tokens += tokens(loaded.device);
+        self.stats.hit_storage_tokens += tokens(loaded.storage);
+        self.stats.hit_host_tokens += tokens(loaded.host);
+        self.stats.missed_tokens += prompt.saturating_sub(tokens(loaded.pages()));
     }
 }

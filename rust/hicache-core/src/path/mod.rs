@@ -15,6 +15,7 @@ mod backup;
 mod detach;
 mod epoch;
 mod evict;
+mod explain;
 mod fault;
 mod fetch;
 mod forward;

@@ -6,7 +6,7 @@ use crate::flights::{Batch, Ready, What};
 use crate::ids::{HitId, Slot, Tier};
 use crate::storage::Outcome;
 use crate::transfer::Direction;
-use crate::tree::PinId;
+use crate::tree::{By, PinId};
 
 impl HiCache {
     /// How many leading transfers of each kind have ended.
@@ -58,6 +58,7 @@ impl HiCache {
         self.take_strays(applied.strays, limits.is_none());
         self.land_copies(applied.backups, applied.loads);
         if fault {
+            self.leaves_by(By::Fault);
             self.make_room(Tier::Device, usize::MAX);
         }
         let batches = self.flights.stores.drain(..applied.stores).collect::<Vec<_>>();
@@ -75,6 +76,7 @@ impl HiCache {
             What::Exists { hit, attempt } => {
                 if self.fetches(hit, attempt) {
                     self.count_faults(&outcomes);
+                    self.note_answers(hit, &outcomes);
                     if self.parts.is_empty() {
                         self.read_present(hit, leading_hits(&outcomes));
                     } else {

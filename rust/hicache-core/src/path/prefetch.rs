@@ -70,6 +70,7 @@ impl HiCache {
         let cancel: Arc<AtomicBool> = Arc::default();
         self.stats.prefetch_asked_pages += digests.len() as u64;
         self.commands.push(Command::Exists { id: attempt, keys: digests, cancel: Arc::clone(&cancel) });
+        self.hit_mut(id)?.story.asked = true;
         let what = What::Exists { hit: id, attempt };
         self.flights.prefetches.push_back(Batch { id: attempt, deadline, outcomes: None, what });
         self.hit_mut(id)?.fetch =

@@ -20,6 +20,7 @@
 //! | `edit` | extend, split, remove |
 //! | `residency` | slots in another tier, and use |
 //! | `decisions` | a digest of what was decided |
+//! | `gone` | what left for good, and why: to explain misses |
 //! | `late` | digests for pages that are older than the store |
 //! | `print` | fingerprints of prefixes, and what readers on other threads are told |
 //! | `evict` | leaf first, in the policy's order, exactly as many pages as asked |
@@ -36,6 +37,7 @@ mod deepest;
 mod edit;
 mod epoch;
 mod evict;
+mod gone;
 mod late;
 mod leaving;
 mod lose;
@@ -51,6 +53,7 @@ pub(crate) use component::Ballot;
 pub use component::{Component, Missing};
 pub use edit::Extended;
 pub use evict::Evicted;
+pub use gone::{By, Note, Realm};
 pub use pin::{Hold, PinId};
 pub use walk::{Found, Place};
 
@@ -88,6 +91,7 @@ pub struct Tree {
     components: Vec<Component>,
     part_resident: Vec<[usize; 2]>,
     decisions: decisions::Decisions,
+    gone: gone::Gone,
     /// Since the last time they were taken, once somebody reads.
     changes: Option<Vec<print::Change>>,
 }
@@ -125,6 +129,7 @@ impl Tree {
             components: components.to_vec(),
             part_resident: vec![[0; 2]; components.len()],
             decisions: decisions::Decisions::default(),
+            gone: gone::Gone::default(),
             changes: None,
         }
     }
