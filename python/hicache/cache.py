@@ -29,6 +29,7 @@ from hicache.polling import Polling
 from hicache.pools import Pool, gpu
 from hicache.reader import Reader
 from hicache.storage import Storage
+from hicache.stored import WithStore
 from hicache.stream import Stream
 from hicache.tensors import Integers, Slots
 from hicache.waiting import WithWaiting
@@ -38,7 +39,7 @@ __all__ = ["HiCache"]
 _PLAIN = Namespace()
 
 
-class HiCache(Polling, Attaching, WithParts, WithEpochs, WithExplanations, WithWaiting):
+class HiCache(Polling, Attaching, WithParts, WithEpochs, WithExplanations, WithStore, WithWaiting):
     """A hierarchical KV cache over an engine's pools.
 
     `pools`: the engine's tensors (`hicache.pools`), which must not be moved or freed before `close` or

@@ -12,6 +12,7 @@ from hicache import _hicache, tensors
 from hicache.config import moment, whole_number
 from hicache.errors import ArgumentError
 from hicache.hit import Hit, Load
+from hicache.pools import Pool
 from hicache.stream import Stream
 from hicache.tensors import Slots
 
@@ -45,6 +46,7 @@ class WithWaiting:
     """The verbs of `HiCache` for requests that wait."""
 
     _core: _hicache.Cache
+    _pools: list[Pool]
     _stream: Stream
     _load_deadline: float
     page_size: int
@@ -91,7 +93,7 @@ class WithWaiting:
         numbers = self._numbers(hits)
         self._stream.follow(self._core)
         load, unused = self._core.load(numbers, given, pages)
-        return Load(load, tensors.slots(unused), self._load_deadline, self._stream)
+        return Load(load, tensors.slots(unused), self._load_deadline, self._stream, self._pools)
 
     if TYPE_CHECKING:
 

@@ -15,7 +15,7 @@ use crate::path::Forwards;
 use crate::policy::{self, Eviction, Stop};
 use crate::reader::{self, Publisher, Reader};
 use crate::stats::Stats;
-use crate::storage::Store;
+use crate::storage::{About, Store};
 use crate::transfer::{Direction, Progress, WaitOnStream};
 use crate::tree::Tree;
 use crate::unified::Unified;
@@ -158,6 +158,12 @@ impl HiCache {
     /// The store, to look at; until `close`.
     pub fn store(&self) -> Option<&dyn Store> {
         self.executor.store()
+    }
+
+    /// What the store said of itself after the last batch of storage work: what it is, what it holds and did. Waits for
+    /// nobody; the last word stays after `close`. None without a store.
+    pub fn about_store(&self) -> Option<Arc<About>> {
+        self.executor.about_store()
     }
 
     /// Transfers under way.

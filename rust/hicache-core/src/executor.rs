@@ -10,7 +10,7 @@ use crate::identity::Fingerprint;
 use crate::ids::{HostSlot, Slot};
 use crate::policy::fetching::Request;
 use crate::restart::Kept;
-use crate::storage::{Batch, Completion, Page, Store, Work, Workers};
+use crate::storage::{About, Batch, Completion, Page, Store, Work, Workers};
 use crate::transfer::{Copier, CopyJob, Direction, Progress, Relocate, SpacePages, WaitOnStream};
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -124,6 +124,11 @@ impl Executor {
     /// The store, where there is one.
     pub fn store(&self) -> Option<&dyn Store> {
         self.workers.as_ref()?.store()
+    }
+
+    /// What the store said of itself last, where there is one; also after `close`.
+    pub fn about_store(&self) -> Option<Arc<About>> {
+        Some(self.workers.as_ref()?.about())
     }
 
     /// The host's memory outlives the process, and this knows what is in it.

@@ -199,6 +199,14 @@ class Engine:
         self.cache.free(list(slots))
         self.held -= set(slots)
 
+    def rewind(self, request: Request, pages: int, tokens: Sequence[int]) -> None:
+        """Goes back to so many pages of a loaded request, of which `tokens` follow instead."""
+        size = self.device.page_size
+        self.free(request.table[request.hit.length // size :])
+        request.hit.rewind(pages * size)
+        request.tokens = [*request.tokens[: pages * size], *tokens]
+        request.table, request.computed = request.table[:pages], pages * size
+
     def finish(self, request: Request) -> None:
         """Ends a request in any state."""
         if request.load is not None:

@@ -112,6 +112,13 @@ impl HiCache {
         self.stats.read_failed_pages += count(Outcome::Failed) + count(Outcome::TimedOut);
     }
 
+    /// Pages that came after their deadline: what was wrong with them is counted all the same.
+    fn read_in_vain(&mut self, outcomes: &[Outcome]) {
+        self.count_faults(outcomes);
+        self.stats.prefetch_dropped_pages +=
+            outcomes.iter().filter(|&&outcome| outcome == Outcome::Hit).count() as u64;
+    }
+
     fn let_deadlines_pass(&mut self) {
         self.stats.deadlines_passed += self.flights.expire(self.now) as u64;
         let late = |id: &&HitId| {
@@ -140,9 +147,15 @@ impl HiCache {
     fn give_up(&mut self, batch: Batch) {
         match batch.what {
             What::Store { host } => self.stored(host, &batch.outcomes.unwrap_or_default()),
-            What::Read { slots, .. } => self.give_reads_of(0, &slots),
-            What::ReadParts { reads, .. } => self.give_reads_back(&reads),
-            What::Exists { .. } => {}
+            What::Read { slots, .. } => {
+                self.read_in_vain(&batch.outcomes.unwrap_or_default());
+                self.give_reads_of(0, &slots);
+            }
+            What::ReadParts { reads, .. } => {
+                self.read_in_vain(&batch.outcomes.unwrap_or_default());
+                self.give_reads_back(&reads);
+            }
+            What::Exists { .. } => self.count_faults(&batch.outcomes.unwrap_or_default()),
         }
     }
 }

@@ -9,6 +9,7 @@
 //! thread and the memory of its batch; [`Workers::close`] doesn't wait for it beyond its deadline.
 #![allow(unsafe_code, reason = "makes slices of pages whose slots the work owns")]
 
+use super::about::{About, Board};
 use super::batch::{Batch, Completion, Work};
 use super::queue::{Job, Queue};
 use super::removals::Removals;
@@ -44,6 +45,7 @@ unsafe impl Sync for Page {}
 pub struct Workers {
     queue: Arc<Queue>,
     removals: Arc<Removals>,
+    board: Arc<Board>,
     /// Until `close`.
     store: Option<Arc<dyn Store>>,
     threads: Vec<JoinHandle<()>>,
@@ -69,14 +71,15 @@ impl Workers {
         order: Box<dyn Order>,
     ) -> Result<Self> {
         let queue = Arc::new(Queue::new(order, queue));
+        let (removals, board) = (Arc::default(), Arc::new(Board::of(&**store)));
         let mut workers =
-            Self { queue, removals: Arc::default(), store: Some(Arc::clone(store)), threads: Vec::new() };
+            Self { queue, removals, board, store: Some(Arc::clone(store)), threads: Vec::new() };
         for n in 0..threads {
-            let (store, queue, removals) =
-                (Arc::clone(store), Arc::clone(&workers.queue), Arc::clone(&workers.removals));
+            let (store, queue) = (Arc::clone(store), Arc::clone(&workers.queue));
+            let (removals, board) = (Arc::clone(&workers.removals), Arc::clone(&workers.board));
             // One thread never writes: writes that hang must not keep requests waiting.
             let writes = n > 0 || threads < 3;
-            let work = move || carry_out(&*store, &removals, &queue, writes);
+            let work = move || carry_out(&*store, (&removals, &board), &queue, writes);
             match std::thread::Builder::new().name(format!("hicache-io-{n}")).spawn(work) {
                 Ok(thread) => workers.threads.push(thread),
                 Err(error) => {
@@ -143,6 +146,11 @@ impl Workers {
         self.store.as_deref()
     }
 
+    /// What the store said of itself after the last batch that ended. Nobody waits for it here.
+    pub fn about(&self) -> Arc<About> {
+        self.board.read()
+    }
+
     /// The next batch that ended, in order of ending.
     pub fn completed(&self) -> Option<Completion> {
         self.queue.completed()
@@ -173,15 +181,17 @@ impl Drop for Workers {
     }
 }
 
-fn carry_out(store: &dyn Store, removals: &Removals, queue: &Queue, writing: bool) {
+fn carry_out(store: &dyn Store, (removals, board): (&Removals, &Board), queue: &Queue, writing: bool) {
     while let Some(job) = queue.next(writing) {
         match job {
             Job::Whole(batch) => {
                 let outcomes = outcomes(store, removals, &batch);
+                board.ask(store);
                 queue.ended(&batch, outcomes);
             }
             Job::Part(read, keys, issued) => {
                 let outcomes = part(store, &read.batch, keys.clone());
+                board.ask(store);
                 queue.read(&read, keys, issued, &outcomes);
             }
         }
