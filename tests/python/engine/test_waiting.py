@@ -1,4 +1,4 @@
-"""Who waits for storage, in the engine: it asks each step, for those who could run, and says how steps were."""
+"""Who waits for storage, in the engine: it asks each step, for those who could run, and tells its steps."""
 
 from __future__ import annotations
 
