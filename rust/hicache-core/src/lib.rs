@@ -29,6 +29,7 @@ pub mod cache;
 mod cache_tests;
 pub mod command;
 pub mod config;
+mod doubts;
 pub mod entry;
 pub mod error;
 pub mod executor;
