@@ -51,7 +51,7 @@ impl Options {
                 "depth" => options.disk.depth = number(),
                 "threads" => options.disk.threads = number(),
                 "io" => options.disk.io = if value == "threads" { Io::Threads } else { Io::Uring },
-                "pages" => options.pages = value.to_owned(),
+                "pages" => options.pages = value.into(),
                 "sums" => options.sums = value == "yes",
                 "class" => options.classes = vec![number()],
                 _ => panic!("unknown option {name}"),

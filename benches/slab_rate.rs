@@ -104,7 +104,7 @@ fn main() {
             "dir" => dir = PathBuf::from(value),
             "rounds" => rounds = value.parse().unwrap(),
             "threads" => threads = value.parse().unwrap(),
-            "pages" => kind = value.to_owned(),
+            "pages" => kind = value.into(),
             _ => panic!("unknown option {name}"),
         }
     }

@@ -57,7 +57,7 @@ fn small_pages_are_copied_and_whole_in_more_than_a_batch_may_copy_at_once() {
     assert!(from[..] == into[..]);
     let about = disk.describe();
     let lies = about.contains("used as it lies");
-    assert_eq!(lies, !Sight::new().sees(), "{about}");
+    assert_eq!(lies, !Sight::open().sees(), "{about}");
     // Where huge pages have run out it says so.
     assert!(lies || about.contains("too few") || copied(&disk) == 80, "{about}");
 }
@@ -67,7 +67,7 @@ fn what_is_in_huge_pages_or_tiny_is_not_copied() {
     let dir = dir();
     let Some(disk) = disk(dir.path()) else { return println!("no direct I/O here") };
     let (from, into) = (Mapping::anonymous(4 * PAGE).unwrap(), Mapping::anonymous(4 * PAGE).unwrap());
-    let sight = Sight::new();
+    let sight = Sight::open();
     for memory in [&from, &into] {
         memory.touch(1).unwrap();
         assert_eq!(memory.base().addr() % HUGE, 0);
@@ -93,7 +93,7 @@ fn what_is_in_huge_pages_or_tiny_is_not_copied() {
 
 #[test]
 fn sight_tells_small_pages_from_huge_ones_and_from_none() {
-    let sight = Sight::new();
+    let sight = Sight::open();
     if !sight.sees() {
         return println!("this kernel doesn't tell");
     }

@@ -22,7 +22,7 @@ pub struct Sight {
 
 impl Sight {
     /// Finds out whether the kernel answers.
-    pub fn new() -> Self {
+    pub fn open() -> Self {
         let word = 0_u64;
         let pages = File::open("/proc/self/pagemap").ok();
         let pages = pages.filter(|pages| system::small(pages, std::ptr::from_ref(&word).addr(), 1).is_some());

@@ -41,7 +41,7 @@ impl Bounces {
     pub fn new() -> Self {
         let all = Self {
             free: Mutex::default(),
-            sight: Sight::new(),
+            sight: Sight::open(),
             lacking: AtomicUsize::new(0),
             copied: AtomicU64::new(0),
         };
