@@ -22,7 +22,7 @@ from hicache.copies import GpuCopies
 from hicache.epochs import WithEpochs
 from hicache.errors import ArgumentError, HitError
 from hicache.explain import WithExplanations
-from hicache.hit import Hit, Inserted, Load
+from hicache.hit import Hit, Inserted
 from hicache.identity import ModelIdentity
 from hicache.parts import WithParts, names, on_host
 from hicache.polling import Polling
@@ -32,13 +32,14 @@ from hicache.storage import Storage
 from hicache.stored import WithStore
 from hicache.stream import Stream
 from hicache.tensors import Integers, Slots
+from hicache.waiting import WithWaiting
 
 __all__ = ["HiCache"]
 
 _PLAIN = Namespace()
 
 
-class HiCache(Polling, Attaching, WithParts, WithEpochs, WithExplanations, WithStore):
+class HiCache(Polling, Attaching, WithParts, WithEpochs, WithExplanations, WithStore, WithWaiting):
     """A hierarchical KV cache over an engine's pools.
 
     `pools`: the engine's tensors (`hicache.pools`), which must not be moved or freed before `close` or
@@ -53,7 +54,9 @@ class HiCache(Polling, Attaching, WithParts, WithEpochs, WithExplanations, WithS
     allocates device slots, "cache" or "engine". `checkpoints_per_path`: most states that one history keeps on
     the device (the deepest; 0: all). `gpu_copies`: how a GPU copies, None for the defaults. `unified`: one
     uint8 tensor as the device memory of pools that are only declared (`hicache.unified`); their rows are then
-    the most there may be. Deadlines are in seconds, `prefetch_threshold` in tokens.
+    the most there may be. `prefetch`: when a request stops to wait for storage (docs/prefetch-policies.md);
+    `load_threshold`: fewer tokens on the host are computed. Times are in seconds, thresholds in tokens, which
+    are rounded up to whole pages.
     """
 
     def __init__(
@@ -67,14 +70,17 @@ class HiCache(Polling, Attaching, WithParts, WithEpochs, WithExplanations, WithS
         gpu_copies: GpuCopies | None = None,
         unified: torch.Tensor | None = None,
         write: str = "write_through",
-        prefetch: str = "wait_complete",
+        prefetch: str = "timeout",
         eviction: str = "lru",
         host_copies: str = "keep",
         keys: str = "tokens",
         slots: str = "cache",
         checkpoints_per_path: int = 0,
-        prefetch_threshold: int = 0,
+        prefetch_timeout_base: float = 1.0,
+        prefetch_timeout_per_ki_token: float = 0.25,
+        prefetch_threshold: int = 256,
         prefetch_deadline: float = 30.0,
+        load_threshold: int = 10,
         store_deadline: float = 30.0,
         load_deadline: float = 30.0,
         io_threads: int = 4,
@@ -100,9 +106,11 @@ class HiCache(Polling, Attaching, WithParts, WithEpochs, WithExplanations, WithS
             checkpoints_per_path=whole_number("checkpoints_per_path", checkpoints_per_path, least=0),
             io_threads=whole_number("io_threads", io_threads, least=1),
             write_queue=whole_number("write_queue", write_queue, least=1),
+            prefetch=(prefetch, prefetch_timeout_base, prefetch_timeout_per_ki_token),
             prefetch_deadline=number("prefetch_deadline", prefetch_deadline),
             store_deadline=number("store_deadline", store_deadline),
             prefetch_threshold=whole_number("prefetch_threshold", prefetch_threshold, least=0),
+            load_threshold=whole_number("load_threshold", load_threshold, least=0),
         )
         self.page_size = int(page_size)
         self._pool, self._parts = pools[0].name, names(pools)
@@ -160,22 +168,6 @@ class HiCache(Polling, Attaching, WithParts, WithEpochs, WithExplanations, WithS
             self._now(at),
         )
         return Hit(self, hit, namespace)
-
-    def prefetch(self, hit: Hit) -> bool:
-        """Storage → host for the rest of the hit's tokens; returns at once whether anything was asked for.
-        The hit is `waiting` until polls have applied all of it, or the deadline has passed."""
-        return self._core.prefetch(self._number(hit))
-
-    def load(self, hits: Sequence[Hit], slots: Slots | None = None) -> Load:
-        """Host → device for all requests of a forward; returns at once. Pins the hits' pages and fixes
-        their `length`, which may be less or more than the match found. What finds no room is computed.
-
-        `slots`: device slots for it, from an engine that owns them; the rest is in `Load.unused`."""
-        given = None if slots is None else self._slots(slots)
-        numbers = self._numbers(hits)
-        self._stream.follow(self._core)
-        load, unused = self._core.load(numbers, given)
-        return Load(load, tensors.slots(unused), self._load_deadline, self._stream)
 
     def allocate(self, pages: int) -> torch.Tensor | None:
         """Fresh device slots, int32 (pages,); evicts what it must. None, and nothing evicted: there is no

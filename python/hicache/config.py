@@ -31,7 +31,7 @@ ARRIVALS = ("auto", "layers", "together")
 #: The values there are for each policy setting.
 POLICIES = {
     "write": ("write_through",),
-    "prefetch": ("wait_complete",),
+    "prefetch": ("timeout", "best_effort", "wait_complete"),
     "eviction": ("lru",),
     "host_copies": ("keep",),
     "keys": ("tokens", "bigrams"),

@@ -103,7 +103,8 @@ def planes(name: str, tensors: Any, *, alike: bool = True) -> list[torch.Tensor]
                 f"{where}: need (rows, ...), one row a token, got shape {tuple(tensor.shape)}"
             )
         if not tensor.is_contiguous():
-            raise ArgumentError(f"{where}: need a contiguous tensor")
+            whole = "" if tensor._base is None else ": declare the whole of which this is a view"
+            raise ArgumentError(f"{where}: need a contiguous tensor{whole}")
         check_device(where, tensor.device)
         if tensor.device != layers[0].device:
             raise ArgumentError(f"{where}: need {layers[0].device} like layer 0, got {tensor.device}")

@@ -2,6 +2,9 @@
 #![allow(clippy::cast_possible_truncation, reason = "stamps are bytes")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that fails is loud")]
 
+#[cfg(target_os = "linux")]
+#[path = "disk/copies.rs"]
+mod copies;
 #[path = "disk/faults.rs"]
 mod faults;
 #[path = "common/hostile.rs"]

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import torch
-from fake_engine import store_files
+from fake_engine import ANY_LENGTH, store_files
 
 from hicache import HiCache, Host, ModelIdentity, pools
 from hicache.identity import rope_digest
@@ -24,7 +24,7 @@ TOKENS = list(range(8))
 def with_store(storage: Any, identity: ModelIdentity | None = None) -> HiCache:
     pool = pools.latent("kv", [torch.arange(32.0).reshape(32, 1)])
     identity = identity or ModelIdentity(model="m", dtype="float32")
-    return HiCache([pool], 2, host=Host(tokens=32), storage=storage, identity=identity)
+    return HiCache([pool], 2, host=Host(tokens=32), storage=storage, identity=identity, **ANY_LENGTH)
 
 
 def persist(storage: Any, stored: int = 4) -> None:
