@@ -20,6 +20,7 @@
 //! | `relay`, `desk`, `call` | a store whose calls other threads answer: those of another language |
 //! | `verified`, `seal` | a store around one that isn't trusted with bytes |
 //! | `workers` | threads that carry out batches; they own bytes, not meaning |
+//! | `writes` | a batch of writes: once more what fails, undone what was removed meanwhile |
 //! | `about` | what a store says of itself, for who must not wait for it |
 //!
 //! [`Store`] is the specification. Knows keys and bytes; refuses to know the tree, slots and requests.
@@ -53,6 +54,7 @@ pub mod url;
 pub mod verified;
 pub mod view;
 pub mod workers;
+mod writes;
 
 pub use about::About;
 pub use batch::{Batch, Completion, Work};
