@@ -22,6 +22,7 @@ from hicache.spaces import device_slots, spaces
 from hicache.storage import Served, Storage
 from hicache.storage.opening import resolve
 from hicache.unified import memory as unified_memory
+from hicache.waiting import not_negative
 
 #: Tokens of a page: far more than any engine takes, and products with it stay far below 64 bits.
 MOST_PAGE_SIZE = 2**20
@@ -37,12 +38,17 @@ def core(
     unified: torch.Tensor | None,
     *,
     policies: Mapping[str, str],
+    prefetch: tuple[str, float, float],
     **limits: Any,
 ) -> _hicache.Cache:
     """The core of a cache; arguments as `HiCache` has them, `limits` as the binding does."""
     page_size = whole_number("page_size", page_size, least=1, most=MOST_PAGE_SIZE)
     for setting, value in policies.items():
         policy(setting, value)
+    times = (
+        not_negative("prefetch_timeout_base", prefetch[1]),
+        not_negative("prefetch_timeout_per_ki_token", prefetch[2]),
+    )
     named = resolve(storage)
     expect("host", host, Host)
     expect("identity", identity, ModelIdentity)
@@ -77,6 +83,7 @@ def core(
             rank,
             world,
         ),
+        prefetch=(prefetch[0], *times),
         **limits,
     )
 

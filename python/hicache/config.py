@@ -31,7 +31,7 @@ ARRIVALS = ("auto", "layers", "together")
 #: The values there are for each policy setting.
 POLICIES = {
     "write": ("write_through",),
-    "prefetch": ("wait_complete",),
+    "prefetch": ("timeout", "best_effort", "wait_complete"),
     "eviction": ("lru",),
     "host_copies": ("keep",),
     "keys": ("tokens", "bigrams"),
@@ -192,6 +192,8 @@ def text(name: str, value: Any) -> str:
 
 def whole_number(name: str, value: Any, least: int, most: int = 2**62) -> int:
     """`value`, of any integer type, as an int from `least` to `most`; booleans and fractions are refused."""
+    if type(value) is int and least <= value <= most:
+        return value
     try:
         whole = operator.index(value)
     except (TypeError, ValueError):

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
@@ -196,8 +196,7 @@ class Load:
         return self._core.finished
 
 
-@dataclass(frozen=True)
-class Inserted:
+class Inserted(NamedTuple):
     """What became of the inserted pages."""
 
     #: Tokens of the hit's path now, whole pages.
@@ -208,4 +207,4 @@ class Inserted:
     duplicates: torch.Tensor
     #: By part, for each slot that was given: the cache's slot for that page or checkpoint, int32; -1: it has
     #: none. Equal to the given one: adopted. Another one: the given one is a duplicate, and still yours.
-    parts: Mapping[str, torch.Tensor] = field(default_factory=dict)
+    parts: Mapping[str, torch.Tensor] = MappingProxyType({})

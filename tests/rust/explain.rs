@@ -20,6 +20,7 @@ const PAGES: Shape = Shape {
     queue: 16,
     deadline: 10.0,
     threshold: 0,
+    load: 0,
 };
 
 /// Of `count` tokens, the ones after `from`.

@@ -18,6 +18,7 @@
 //! | why a request got what it got | `explain` |
 //! | readers on other threads | `reader/` |
 //! | what looks at every token: comparisons, the chain's SHA-256 | `lanes`, `sha` |
+//! | memory in huge pages, and whether memory is in them | `huge/` |
 //! | what will be needed soon, so that the machine waits once | `soon` |
 //! | traces without bytes | `replay` |
 
@@ -28,6 +29,7 @@ pub mod cache;
 mod cache_tests;
 pub mod command;
 pub mod config;
+mod doubts;
 pub mod entry;
 pub mod error;
 pub mod executor;
@@ -37,6 +39,7 @@ mod gpu;
 pub mod hash;
 mod hit;
 pub mod host;
+pub mod huge;
 pub mod identity;
 pub mod ids;
 mod key;

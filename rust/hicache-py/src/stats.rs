@@ -48,6 +48,9 @@ pub fn to_dict<'py>(py: Python<'py>, core: &HiCache) -> PyResult<Bound<'py, PyDi
         read_failed_pages,
         prefetch_dropped_pages,
         prefetch_no_room,
+        prefetch_below_threshold,
+        prefetch_doubted_pages,
+        load_declined_pages,
         deadlines_passed,
     );
     let gauges = [

@@ -241,6 +241,10 @@ class Engine:
         assert stats["device_free"] + stats["device_resident"] + len(self.held) == stats["device_slots"]
 
 
+#: Prompts are short here: nothing is too little to fetch or to load, and all of it is waited for.
+ANY_LENGTH: dict[str, Any] = {"prefetch": "wait_complete", "prefetch_threshold": 0, "load_threshold": 0}
+
+
 def make(
     page_size: int = 2,
     device_pages: int = 16,
@@ -259,7 +263,7 @@ def make(
         host=Host(tokens=host_pages * page_size, layout=layout) if host_pages else None,
         storage=f"file://{store}" if isinstance(store, Path) else store,
         identity=identity or ModelIdentity(model="stamps", dtype=str(shape.dtype)),
-        **options,
+        **(ANY_LENGTH | options),
     )
     return Engine(cache, device)
 

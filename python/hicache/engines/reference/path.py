@@ -1,6 +1,7 @@
 """The life of a request, told in the cache's verbs, in the order in which it meets them.
 
     find         match_prefix, prefetch    it arrives: what is known of its prompt, and fetch what storage has
+    decided      decide                    it could run: does it wait for what is being fetched?
     load         load                      it may run: its hit comes to the device
     allocate     allocate                  and it gets slots for all the rest
     (compute)    load.wait_layer           the model, just before each layer reads the pool
@@ -48,9 +49,9 @@ def find(cache: Cache, sequence: Sequence, clock: Callable[[], float], computed:
     sequence.clock.count(restoring=sequence.clock.asked - started)
 
 
-def found(sequence: Sequence, clock: Callable[[], float]) -> bool:
-    """True once it is decided what the request will start from."""
-    if sequence.hit is None or sequence.hit.waiting:
+def decided(cache: Cache, sequence: Sequence, others: int, clock: Callable[[], float]) -> bool:
+    """True once the request is to start from what there is. Asked when it could run, as `others` could."""
+    if cache.decide(sequence.hit, others) != "compute":
         return False
     if sequence.clock.asked is not None:
         sequence.clock.count(restoring=clock() - sequence.clock.asked)

@@ -119,7 +119,7 @@ class Speculative:
             self._cache.poll()
             if sequence.hit is None:
                 path.find(self._cache, sequence, self._clock, computed=1 + self._ahead)
-            if path.found(sequence, self._clock):
+            if path.decided(self._cache, sequence, 0, self._clock):
                 load = path.load(self._cache, [sequence], self._clock)
                 if path.allocate(self._cache, sequence, self._pool):
                     return _Progress(sequence, load, drafted=sequence.computed)

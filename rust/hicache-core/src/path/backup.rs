@@ -155,9 +155,11 @@ impl HiCache {
                 slots: batch.iter().map(|page| page.slot).collect(),
             });
             let place = self.tree.pinned(&host);
+            // They are stored anew.
+            batch.iter().for_each(|page| self.doubts.stored(&page.digest));
             let what = What::Store { host: self.tree.pin(place, Hold::Host) };
             let deadline = self.now + self.config.store_deadline;
-            self.flights.stores.push_back(Batch { id, deadline, outcomes: None, what });
+            self.flights.stores.push_back(Batch::new(id, deadline, what));
         }
         self.let_go(host);
     }

@@ -48,8 +48,8 @@ impl HiCache {
         // A map's order must not decide in which order namespaces come.
         waiting.sort_unstable();
         for id in waiting {
+            self.stop_fetch(id, None);
             let Some(hit) = self.hits.get_mut(&id) else { continue };
-            hit.stop_fetch();
             (hit.matched, hit.stored) = (0, 0..0);
             hit.story.note(0..u32::MAX, Reason::NewWeights);
             let namespace: Namespace =

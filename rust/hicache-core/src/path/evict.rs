@@ -74,6 +74,16 @@ impl HiCache {
         pages.min(self.host.free())
     }
 
+    /// The same, of pages that no waiting request holds.
+    pub(crate) fn idle_host_room(&mut self, pages: usize) -> usize {
+        let missing = pages.saturating_sub(self.host.free());
+        if missing > 0 {
+            let out = self.tree.evict_idle(Tier::Host, missing);
+            self.left(Tier::Host, &out);
+        }
+        pages.min(self.host.free())
+    }
+
     pub(crate) fn make_room(&mut self, tier: Tier, pages: usize) -> Vec<Slot> {
         if pages == 0 {
             return Vec::new();

@@ -2,7 +2,7 @@
 
 use crate::cache::HiCache;
 use crate::error::{Error, Result};
-use crate::explain::{Explanation, Loaded, PastHit, Reason, Story};
+use crate::explain::{Explanation, Loaded, PastHit, Reason, Revoked, Story};
 use crate::hit::Hit;
 use crate::ids::HitId;
 use crate::page::OwnedTokens;
@@ -137,17 +137,43 @@ impl HiCache {
         if elsewhere > 0 { (Reason::OtherNamespace, end.min(elsewhere)) } else { (Reason::NeverSeen, end) }
     }
 
-    /// The store said which of the pages it has that a prefetch asked for: what comes of the others.
-    pub(crate) fn note_answers(&mut self, id: HitId, outcomes: &[Outcome]) {
+    /// The store said which of the pages it has that a prefetch asked for, from place `from` on: what comes of the others.
+    pub(crate) fn note_answers(&mut self, id: HitId, from: usize, outcomes: &[Outcome]) {
         let Some(hit) = self.hits.get_mut(&id) else { return };
         let Some(fetch) = &hit.fetch else { return };
         // With parts, pages come first.
         let pages = if fetch.asked.is_empty() {
-            outcomes.len()
+            fetch.keys
         } else {
             fetch.asked.partition_point(|asked| asked.space == 0)
         };
-        hit.story.note_outcomes(fetch.at, &outcomes[..pages.min(outcomes.len())]);
+        let pages = pages.saturating_sub(from).min(outcomes.len());
+        #[expect(clippy::cast_possible_truncation, reason = "a path has fewer than 2^32 pages")]
+        hit.story.note_outcomes(fetch.at + from as u32, &outcomes[..pages]);
+    }
+
+    /// Nothing was asked of the store for so many pages behind a place.
+    #[expect(clippy::cast_possible_truncation, reason = "a path has fewer than 2^32 pages")]
+    pub(super) fn note_not_asked(&mut self, id: HitId, on_host: bool, after: u32, pages: usize) {
+        let why = if on_host { self.too_few(pages) } else { Reason::PathNotOnHost };
+        let Some(hit) = self.hits.get_mut(&id) else { return };
+        hit.story.asked = true;
+        hit.story.note(after..after + pages as u32, why);
+    }
+
+    /// So few pages aren't worth a prefetch.
+    pub(super) fn too_few(&self, pages: usize) -> Reason {
+        let threshold = self.config.prefetch_threshold as u64;
+        Reason::BelowPrefetchThreshold { tokens: self.tokens(pages), threshold }
+    }
+
+    /// Why a request that is loaded now doesn't get what has not come.
+    pub(super) fn why_loaded(&self, id: HitId) -> Reason {
+        let said = self.hits.get(&id).and_then(|hit| hit.stop_said);
+        Reason::Revoked(said.map_or(Revoked::Load, |waited| Revoked::Policy {
+            policy: self.stop.name(),
+            waited_ms: waited / 1000,
+        }))
     }
 
     /// What leaves from now on leaves for this reason.

@@ -3,7 +3,7 @@
 use crate::cache::HiCache;
 use crate::command::Command;
 use crate::error::{Error, Result, argument};
-use crate::explain::Loaded as Given;
+use crate::explain::{Loaded as Given, Reason};
 use crate::flights::Copy;
 use crate::ids::{HitId, Slot, Tier};
 use crate::tree::{By, Hold, PinId, Place};
@@ -44,25 +44,44 @@ pub(super) struct Copies {
 impl HiCache {
     /// Pins hits on the device and starts to copy there what is on the host, as far as there is room:
     /// with our own slots (evicting others' pages), or with those of an engine that owns them.
-    /// A prefetch that is still undecided is given up.
+    /// A prefetch that is still undecided is given up. What is less than the configured threshold isn't copied.
     ///
     /// # Errors
     /// When a hit was released, is loaded or is named twice; when slots are given that are not the
     /// engine's to give, or none by an engine that owns them. Nothing was changed.
     pub fn load(&mut self, ids: &[HitId], given: Option<&[Slot]>) -> Result<Loaded> {
+        self.load_within(ids, given, None)
+    }
+
+    /// The same with a budget: so many device pages at most may become unavailable by it, those that it copies and those
+    /// that are there and that nobody else holds. A hit whose copies don't fit into what those before it left isn't copied:
+    /// it ends with what is on the device, which is held in any case.
+    ///
+    /// # Errors
+    /// The same.
+    pub fn load_within(
+        &mut self,
+        ids: &[HitId],
+        given: Option<&[Slot]>,
+        budget: Option<usize>,
+    ) -> Result<Loaded> {
         self.open()?;
         self.on_device()?;
         self.check_load(ids, given)?;
         self.leaves_by(By::Load);
         // All are held before room is made for any: none may go to make room for another.
+        let before = budget.map_or(0, |_| self.tree.evictable(Tier::Device));
         let held = ids.iter().map(|&id| self.hold(id)).collect::<Result<Vec<Held>>>()?;
+        let mut budget = budget.map(|pages| pages.saturating_sub(before - self.tree.evictable(Tier::Device)));
         let mut given = given.map(<[Slot]>::to_vec);
         if let Some(given) = &mut given {
             given.reverse();
         }
         let mut copies = Copies::default();
         for hit in held {
-            if self.parts.is_empty() {
+            if let Some(why) = self.declines(&hit, budget.as_mut()) {
+                self.decline(hit, why, &mut copies)?;
+            } else if self.parts.is_empty() {
                 self.raise(hit, given.as_mut(), &mut copies)?;
             } else {
                 self.raise_parts(hit, &mut copies)?;
@@ -135,7 +154,7 @@ impl HiCache {
         let host = self.tree.pin(self.tree.ancestor(place, on_host), Hold::Host);
         let ready = (found.device < on_device)
             .then(|| self.tree.pin(self.tree.ancestor(place, found.device), Hold::Device));
-        self.hit_mut(id)?.stop_fetch();
+        self.stop_fetch(id, Some(self.why_loaded(id)));
         Ok(Held { id, device, host, ready })
     }
 
@@ -160,6 +179,7 @@ impl HiCache {
         self.stats.load_no_room_pages += (missing - slots.len()) as u64;
         #[expect(clippy::cast_possible_truncation, reason = "no more slots than pages")]
         let to = from + slots.len() as u32;
+        self.hit_mut(id)?.story.note(to..place.depth, Reason::DeviceFull);
         let sources = self.tree.slots(place, from..to, Tier::Host);
         let end = self.tree.raise(place, &slots);
         self.device.place(&slots);

@@ -64,6 +64,9 @@ impl HiCache {
             stored: 0..0,
             fetch: None,
             keys: Keys::default(),
+            arrived: self.now,
+            first_asked: None,
+            stop_said: None,
             story,
         };
         self.hits.insert(id, hit);

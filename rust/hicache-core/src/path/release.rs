@@ -2,6 +2,7 @@
 
 use crate::cache::HiCache;
 use crate::error::{Error, Result};
+use crate::explain::{Reason, Revoked};
 use crate::ids::{Cursor, HitId};
 use crate::policy::{Moment, Request, tick};
 
@@ -14,8 +15,8 @@ impl HiCache {
     pub fn release(&mut self, id: HitId, generated: u64) -> Result<Cursor> {
         // Of one that was never loaded.
         let found = self.hits.get(&id).filter(|hit| !hit.loaded).map(|_| self.would_find(id));
+        self.stop_fetch(id, Some(Reason::Revoked(Revoked::Release)));
         let mut hit = self.hits.remove(&id).ok_or(Error::Hit("was released"))?;
-        hit.stop_fetch();
         self.stats.generated_tokens += generated;
         let place = self.tree.pinned(&hit.pin);
         let cursor = Cursor { cache: Some(self.serial), ..self.tree.cursor(place) };
@@ -30,7 +31,7 @@ impl HiCache {
         } else {
             self.tree.unpin(pin);
         }
-        self.publish();
+        self.act();
         Ok(cursor)
     }
 }

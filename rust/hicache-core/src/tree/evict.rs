@@ -23,10 +23,21 @@ impl Tree {
     ///
     /// Host copies of pages that are on the device stay (the host mirrors: `host_copies = "keep"`).
     pub fn evict(&mut self, tier: Tier, pages: usize) -> Evicted {
+        self.evict_some(tier, pages, true)
+    }
+
+    /// The same, and no page that is softly pinned.
+    pub fn evict_idle(&mut self, tier: Tier, pages: usize) -> Evicted {
+        self.evict_some(tier, pages, false)
+    }
+
+    fn evict_some(&mut self, tier: Tier, pages: usize, held: bool) -> Evicted {
         let mut out = self.nothing_evicted();
         out.slots.reserve_exact(pages.min(self.resident(tier)));
         while out.slots.len() < pages {
-            let Some((victim, deferred)) = self.leaving.next(tier) else { break };
+            let Some((victim, deferred)) = self.leaving.next(tier).filter(|next| held || !next.1) else {
+                break;
+            };
             let wanted = u32::try_from(pages - out.slots.len()).unwrap_or(u32::MAX);
             self.evict_from(tier, victim.leaf, deferred, wanted.min(victim.pages.max(1)), &mut out);
         }
