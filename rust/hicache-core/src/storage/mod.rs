@@ -19,6 +19,7 @@
 //! | `batch` | what the workers are given, and what they give back |
 //! | `relay`, `desk`, `call` | a store whose calls other threads answer: those of another language |
 //! | `verified`, `seal` | a store around one that isn't trusted with bytes |
+//! | `writes` | how a batch of writes is carried out |
 //! | `workers` | threads that carry out batches; they own bytes, not meaning |
 //! | `about` | what a store says of itself, for who must not wait for it |
 //!
@@ -53,6 +54,7 @@ pub mod url;
 pub mod verified;
 pub mod view;
 pub mod workers;
+mod writes;
 
 pub use about::About;
 pub use batch::{Batch, Completion, Work};
