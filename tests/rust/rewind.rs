@@ -103,7 +103,7 @@ fn parts_are_there_where_a_hit_goes_back_to() {
     assert!(rig.compute(hit, &other, 8, Gives { windows: usize::MAX, states: false }));
     rig.cache.rewind(hit, 8).unwrap();
     assert_eq!(rig.view(hit).device, 8, "where it is already, whatever is there");
-    assert_eq!(rig.wrong(hit, &other, true), None);
+    assert_eq!(rig.wrong(hit, &other, false), None);
     rig.cache.release(hit, 0).unwrap();
     rig.drained();
 }
