@@ -28,12 +28,14 @@ for _power, _letter in enumerate("KMGTP", start=1):
 _LATEST = 1e11
 LAYOUTS = ("layer_first", "page_first", "page_first_direct", "page_head", "page_unified")
 ARRIVALS = ("auto", "layers", "together")
+_WRITES = ("write_through", "write_through_selective", "write_back")
 #: The values there are for each policy setting.
 POLICIES = {
-    "write": ("write_through",),
+    "write": _WRITES,
+    "write_storage": _WRITES,
     "prefetch": ("wait_complete",),
     "eviction": ("lru",),
-    "host_copies": ("keep",),
+    "host_copies": ("give_way", "keep"),
     "keys": ("tokens", "bigrams"),
     "slots": ("cache", "engine"),
 }

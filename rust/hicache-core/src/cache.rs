@@ -9,7 +9,7 @@ use crate::hit::Hit;
 use crate::host::SlotPool;
 use crate::ids::{HitId, Tier};
 use crate::parts::{DeviceSlots, PartPools};
-use crate::path::Forwards;
+use crate::path::{Forwards, StoreQueue, ToWrite};
 use crate::policy::{self, Eviction};
 use crate::reader::{self, Publisher, Reader};
 use crate::stats::Stats;
@@ -40,6 +40,8 @@ pub struct HiCache {
     pub(crate) hits: HashMap<HitId, Hit>,
     pub(crate) flights: Flights,
     pub(crate) forwards: Forwards,
+    pub(crate) to_write: ToWrite,
+    pub(crate) to_store: StoreQueue,
     pub(crate) commands: Vec<Command>,
     pub(crate) executor: Executor,
     pub(crate) stats: Stats,
@@ -85,7 +87,7 @@ impl HiCache {
         let hosts = config.parts.iter().map(|part| part.host);
         let parts = device.parts.into_iter().zip(hosts).map(|(device, host)| PartPools::new(device, host));
         let serial = CACHES.fetch_add(1, Ordering::Relaxed);
-        Ok(Self {
+        let mut cache = Self {
             storage,
             tree: Tree::with_policy(config.words()?, storage, &config.components(), policy),
             device: device.full,
@@ -96,6 +98,8 @@ impl HiCache {
             hits: HashMap::new(),
             flights: Flights::default(),
             forwards: Forwards::default(),
+            to_write: ToWrite::default(),
+            to_store: StoreQueue::default(),
             commands: Vec::new(),
             executor,
             stats: Stats::default(),
@@ -105,7 +109,9 @@ impl HiCache {
             closed: false,
             publisher: None,
             config,
-        })
+        };
+        cache.tell_saving();
+        Ok(cache)
     }
 
     /// What was counted so far.
@@ -168,6 +174,7 @@ impl HiCache {
         for hit in self.hits.values_mut() {
             hit.stop_fetch();
         }
+        self.act();
         self.closed = true;
         self.executor.close(most);
         let ended = |way, submitted| self.executor.progress(way).finished() >= submitted;
@@ -207,6 +214,12 @@ impl HiCache {
 
     /// The end of a verb: commands are carried out, readers are told what changed.
     pub(crate) fn act(&mut self) {
+        self.submit_backups();
+        self.act_on_rest();
+    }
+
+    /// The same without the backups that were decided: those of the next verbs may join them.
+    pub(crate) fn act_on_rest(&mut self) {
         if !self.commands.is_empty() {
             self.executor.drain(&mut self.commands);
         }

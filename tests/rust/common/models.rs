@@ -63,6 +63,7 @@ pub fn config(shape: &Shape) -> Config {
         unified: shape.unified,
         checkpoints_per_path: shape.cap,
         eviction: "lru".into(),
+        writing: super::rig::MIRRORED,
         layout: shape.layout,
         memory: SlabOptions::default(),
         restart: None,

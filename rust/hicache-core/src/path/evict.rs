@@ -71,6 +71,16 @@ impl HiCache {
         pages.min(self.host.free())
     }
 
+    /// The same without what is kept back for the device's next leaves, and what waiting requests hold.
+    pub(crate) fn spare_host_room(&mut self, pages: usize) -> usize {
+        let lacking = pages.saturating_sub(self.host.free());
+        if lacking > 0 {
+            let out = self.tree.evict_spare(Tier::Host, lacking);
+            self.left(Tier::Host, &out);
+        }
+        pages.min(self.host.free())
+    }
+
     pub(crate) fn make_room(&mut self, tier: Tier, pages: usize) -> Vec<Slot> {
         if pages == 0 {
             return Vec::new();

@@ -9,7 +9,8 @@
 //!
 //! What windows and states add to a verb is beside it: `raise` to `load`, `give` to `insert`, `fetch` to `prefetch`,
 //! `graft` to `poll`, `parts` to `evict` and `allocate`; `shared` is for a unified buffer, `forward` for what the engine
-//! computes in it meanwhile, and `leftovers` for host memory that outlives the process.
+//! computes in it meanwhile, and `leftovers` for host memory that outlives the process. `write`, `reserve` and `store` say
+//! when what is copied further down.
 
 mod backup;
 mod detach;
@@ -29,11 +30,16 @@ mod poll;
 mod prefetch;
 mod raise;
 mod release;
+mod reserve;
 mod shared;
+mod store;
 mod view;
+mod write;
 
 pub(crate) use forward::Forwards;
 pub use insert::{GivenPart, Inserted};
 pub use leftovers::Leftovers;
 pub use load::Loaded;
+pub(crate) use store::StoreQueue;
 pub use view::HitView;
+pub(crate) use write::ToWrite;

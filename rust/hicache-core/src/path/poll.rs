@@ -6,7 +6,6 @@ use crate::flights::{Batch, Ready, What};
 use crate::ids::{HitId, Slot, Tier};
 use crate::storage::Outcome;
 use crate::transfer::Direction;
-use crate::tree::PinId;
 
 impl HiCache {
     /// How many leading transfers of each kind have ended.
@@ -64,6 +63,9 @@ impl HiCache {
         let fetched = self.flights.prefetches.drain(..applied.prefetches).collect::<Vec<_>>();
         batches.into_iter().chain(fetched).for_each(|batch| self.apply(batch));
         self.let_deadlines_pass();
+        self.try_again();
+        self.fill_reserves();
+        self.store_waiting();
         self.act();
         Ok(applied)
     }
@@ -71,7 +73,7 @@ impl HiCache {
     fn apply(&mut self, batch: Batch) {
         let outcomes = batch.outcomes.unwrap_or_default();
         match batch.what {
-            What::Store { host } => self.stored(host, &outcomes),
+            What::Store { holds, written } => self.stored(holds, &written, &outcomes),
             What::Exists { hit, attempt } => {
                 if self.fetches(hit, attempt) {
                     self.count_faults(&outcomes);
@@ -107,17 +109,6 @@ impl HiCache {
         }
     }
 
-    fn stored(&mut self, host: PinId, outcomes: &[Outcome]) {
-        let stored = outcomes.iter().filter(|&&outcome| outcome == Outcome::Hit).count();
-        self.stats.stored_pages += stored as u64;
-        let declined = outcomes.iter().filter(|&&outcome| outcome == Outcome::Declined).count();
-        self.stats.store_declined_pages += declined as u64;
-        // Removed while it was written: nobody wants it any more.
-        let removed = outcomes.iter().filter(|&&outcome| outcome == Outcome::Cancelled).count();
-        self.stats.store_failed_pages += (outcomes.len() - stored - declined - removed) as u64;
-        self.let_go(host);
-    }
-
     /// Hangs pages that were read below the hit's place; gives back the slots of those that can't be.
     fn graft(&mut self, id: HitId, at: u32, mut slots: Vec<Slot>, arrived: usize) {
         let late = slots.split_off(arrived);
@@ -145,6 +136,7 @@ impl HiCache {
         self.stats.hashed_pages += done.hashed as u64;
         debug_assert!(done.known == 0, "pages after the host's last one are not on the host");
         self.host.place(&slots);
+        self.tree.store(done.place, on_host..done.place.depth);
         if self.parts.is_empty() {
             let start = if hit.stored.is_empty() { on_host } else { hit.stored.start };
             hit.stored = start..done.place.depth;
@@ -202,7 +194,9 @@ impl HiCache {
     /// A transfer that outlasted its deadline has landed after all: takes back what it owned.
     fn give_up(&mut self, batch: Batch) {
         match batch.what {
-            What::Store { host } => self.stored(host, &batch.outcomes.unwrap_or_default()),
+            What::Store { holds, written } => {
+                self.stored(holds, &written, &batch.outcomes.unwrap_or_default());
+            }
             What::Read { slots, .. } => self.give_reads_of(0, &slots),
             What::ReadParts { reads, .. } => self.give_reads_back(&reads),
             What::Exists { .. } => {}

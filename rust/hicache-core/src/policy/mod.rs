@@ -1,4 +1,4 @@
-//! What a full tier gives up first: policies behind one small seam.
+//! What a full tier gives up first: policies behind one small seam; and what is copied further down, and when.
 //!
 //! A policy knows leaves and pages as numbers, and what it is told; it refuses to know the tree, slots, bytes
 //! and clocks. It is as pure as the tree: equal calls give equal answers.
@@ -10,15 +10,18 @@
 //! | `eviction` | the seam: what a policy is asked and told |
 //! | `lists` | intrusive lists over numbers |
 //! | `lru` | least recently used first |
+//! | `write` | what is copied one tier further down, and when |
 
 mod eviction;
 pub(crate) mod lists;
 #[cfg(test)]
 mod lists_tests;
 mod lru;
+mod write;
 
 pub use eviction::{Eviction, Leaf, Left, Moment, Order, Path, Request, Victim, Why};
 pub use lru::Lru;
+pub use write::{HostCopies, Write, Writing};
 
 use crate::error::{Result, argument};
 
