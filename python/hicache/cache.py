@@ -48,7 +48,8 @@ class HiCache(Attaching, WithParts, WithEpochs):
     allocates device slots, "cache" or "engine". `checkpoints_per_path`: most states that one history keeps on
     the device (the deepest; 0: all). `gpu_copies`: how a GPU copies, None for the defaults. `unified`: one
     uint8 tensor as the device memory of pools that are only declared (`hicache.unified`); their rows are then
-    the most there may be. Deadlines are in seconds, `prefetch_threshold` in tokens.
+    the most there may be. `write`, `write_storage`, `host_copies`, `clean_reserve`: when pages are copied further
+    down (`hicache.writing`). Deadlines are in seconds, `prefetch_threshold` in tokens.
     """
 
     def __init__(

@@ -220,6 +220,12 @@ impl HiCache {
 
     /// The same without the backups that were decided: those of the next verbs may join them.
     pub(crate) fn act_on_rest(&mut self) {
+        self.stir();
+        self.carry_out();
+    }
+
+    /// The end of `poll`, which is no reason to look again at what leaves next.
+    pub(crate) fn carry_out(&mut self) {
         if !self.commands.is_empty() {
             self.executor.drain(&mut self.commands);
         }

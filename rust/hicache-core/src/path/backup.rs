@@ -37,8 +37,8 @@ impl HiCache {
     }
 
     /// The same for what is about to leave the device, in room that nothing of that kind has to make.
-    pub(crate) fn back_up_sparing(&mut self, place: Place) {
-        self.back_up(place, true);
+    pub(crate) fn back_up_sparing(&mut self, place: Place) -> usize {
+        self.back_up(place, true).0
     }
 
     /// How many slots' copies were started, and whether some found no room.
@@ -54,7 +54,7 @@ impl HiCache {
         }
         // The sources must not go while room is made; nor may the copies, which hang on them.
         let device = self.tree.pin(self.tree.ancestor(place, on_device), Hold::Device);
-        let beside = self.hold_beside(&device, from);
+        let beside = self.hold_beside(&device, from, missing);
         let room = if sparing { self.spare_host_room(missing) } else { self.host_room(missing) };
         self.stats.backup_no_room_pages += (missing - room) as u64;
         let slots = self.host.take(room).unwrap_or_default();
@@ -109,8 +109,9 @@ impl HiCache {
 
     /// With parts, what is on the host already must not go to make room for what comes: the one is worth nothing
     /// without the other. Where copies give way, neither may those that these hang on.
-    fn hold_beside(&mut self, device: &PinId, on_host: u32) -> Option<PinId> {
-        if self.parts.is_empty() && self.config.writing.host_copies == HostCopies::Keep {
+    fn hold_beside(&mut self, device: &PinId, on_host: u32, missing: usize) -> Option<PinId> {
+        let stays = self.config.writing.host_copies == HostCopies::Keep || missing <= self.host.free();
+        if self.parts.is_empty() && stays {
             return None;
         }
         let place = self.tree.pinned(device);

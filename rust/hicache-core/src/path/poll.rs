@@ -43,6 +43,8 @@ impl HiCache {
     pub fn poll(&mut self, limits: Option<Ready>, at: f64) -> Result<Ready> {
         self.open()?;
         self.now = self.now.max(at);
+        self.submit_backups();
+        self.carry_out();
         let fault = self.executor.fault().is_some();
         let ready = self.ended(fault);
         let most = limits.unwrap_or(ready);
@@ -66,7 +68,8 @@ impl HiCache {
         self.try_again();
         self.fill_reserves();
         self.store_waiting();
-        self.act();
+        self.submit_backups();
+        self.carry_out();
         Ok(applied)
     }
 

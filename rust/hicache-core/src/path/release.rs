@@ -27,6 +27,7 @@ impl HiCache {
         } else {
             self.tree.unpin(hit.pin);
         }
+        self.stir();
         self.publish();
         Ok(cursor)
     }

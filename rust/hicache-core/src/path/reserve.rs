@@ -51,9 +51,10 @@ impl HiCache {
             if self.attached() {
                 let free = self.device_free(space);
                 for next in self.reserve(order(Tier::Device), free) {
-                    if !next.saved {
+                    if !next.saved && self.may_reserve(0) {
                         let end = self.tree.ancestor(next.end, next.end.depth);
-                        self.back_up_sparing(end);
+                        let copied = self.back_up_sparing(end);
+                        self.may_reserve(copied);
                     }
                 }
             }
@@ -74,7 +75,11 @@ impl HiCache {
         let reserve = self.tree.saving().reserve.get(order.number()).copied().unwrap_or(0);
         let next = self.tree.leaving_next(order, reserve.saturating_sub(free));
         if order.tier() == Tier::Device {
-            next.iter().for_each(|next| self.tree.keep_back(order, next.end));
+            for next in &next {
+                self.tree.keep_back(order, next.end);
+                // A state on the host is nothing without its pages.
+                self.tree.keep_back(Order::full(Tier::Device), next.end);
+            }
         }
         next
     }

@@ -85,7 +85,12 @@ impl HiCache {
     pub(crate) fn store_waiting(&mut self) {
         while !self.to_store.places.is_empty() && self.has_room_to_store() {
             let place = self.to_store.places.pop_front().and_then(|cursor| self.tree.resolve(cursor));
-            if let Some(place) = place.filter(|&place| !self.tree.is_past(place)) {
+            // What it hung on may still be here, but has lost its name.
+            let Some(place) = place else {
+                self.to_store.owing = true;
+                continue;
+            };
+            if !self.tree.is_past(place) {
                 let landed = self.tree.ancestor(place, self.landed_depth(place));
                 self.store_path(landed);
             }

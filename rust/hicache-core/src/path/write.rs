@@ -23,6 +23,8 @@ const RETRIES: usize = 32;
 pub(crate) struct ToWrite {
     /// Copies that were decided and not submitted: their ticket, and pages by space.
     pending: Option<(u64, SpacePages)>,
+    /// Slots that reserves may still copy before something happens again; none: something did.
+    budget: Option<usize>,
     /// Ends of paths that found no room on the host.
     no_room: VecDeque<Cursor>,
 }
@@ -95,6 +97,20 @@ impl HiCache {
                 self.back_up_path(place);
             }
         }
+    }
+
+    /// Something happened that may change what leaves next.
+    pub(crate) const fn stir(&mut self) {
+        self.to_write.budget = None;
+    }
+
+    /// Whether reserves may copy more. Each verb allows them as much as they hold: where the host has no room for all
+    /// that they want, they would make one another's copies leave for ever.
+    pub(crate) fn may_reserve(&mut self, copied: usize) -> bool {
+        let all = || self.tree.saving().reserve.iter().sum();
+        let budget = self.to_write.budget.get_or_insert_with(all);
+        *budget = budget.saturating_sub(copied);
+        *budget > 0
     }
 
     /// A backup's copies: they go with the next ones that are submitted. The ticket of those.

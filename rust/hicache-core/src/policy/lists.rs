@@ -135,7 +135,7 @@ impl<const N: usize> Lists<N> {
     }
 
     /// A list from its old end.
-    pub fn from_oldest(&self, list: usize) -> impl Iterator<Item = u32> + '_ {
+    pub fn oldest_first(&self, list: usize) -> impl Iterator<Item = u32> + '_ {
         let next = |&at: &u32| Some(self.links[at].newer).filter(|&newer| newer != NIL);
         std::iter::successors(self.oldest(list), next)
     }
@@ -143,7 +143,7 @@ impl<const N: usize> Lists<N> {
     /// The same as a list, for tests.
     #[cfg(test)]
     pub fn walk(&self, list: usize) -> Vec<u32> {
-        self.from_oldest(list).collect()
+        self.oldest_first(list).collect()
     }
 
     /// Damage of one kind or another to number 1, which has neighbours, for tests.

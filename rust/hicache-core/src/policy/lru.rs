@@ -72,7 +72,7 @@ impl Eviction for Lru {
 
     fn ahead(&self, order: Order, visit: &mut dyn FnMut(u32) -> bool) {
         if let Some(lists) = self.orders.get(order.number()) {
-            let _ = [OLD, USED].into_iter().flat_map(|list| lists.from_oldest(list)).all(visit);
+            let _ = [OLD, USED].into_iter().flat_map(|list| lists.oldest_first(list)).all(visit);
         }
     }
 

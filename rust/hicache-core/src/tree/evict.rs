@@ -47,10 +47,12 @@ impl Tree {
             }
             let next = self.leaving.next(tier);
             let last = next.is_none_or(|(_, deferred)| deferred);
-            if last && copies && !spare {
-                if self.give_way(RESERVE, left, &mut out) || self.give_way(WAITING, left, &mut out) {
-                    continue;
-                }
+            if last
+                && copies
+                && !spare
+                && (self.give_way(RESERVE, left, &mut out) || self.give_way(WAITING, left, &mut out))
+            {
+                continue;
             }
             let Some((victim, deferred)) = next.filter(|_| !(last && spare)) else { break };
             if !looked && !deferred && !self.is_saved(tier.into(), victim.leaf) {
