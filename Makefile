@@ -91,8 +91,9 @@ fuzz: ## property tests of the whole index beside their models, 12 million opera
 KILLS ?= 1000
 
 .PHONY: crash-test
-crash-test: ## kill a process that writes to a slab store, KILLS=1000 times, and look at what it left
-	@echo "==> $(KILLS) kills" && HICACHE_KILLS=$(KILLS) cargo test --release --test slab crash -- --nocapture
+crash-test: ## kill processes that use a slab store, or host memory that outlives them, KILLS=1000 times each
+	@echo "==> $(KILLS) kills over a slab store" && HICACHE_KILLS=$(KILLS) cargo test --release --test slab crash -- --nocapture
+	@echo "==> $(KILLS) kills over host memory" && HICACHE_KILLS=$(KILLS) cargo test --release --test restart_kills killed -- --nocapture
 
 # libFuzzer without cargo-fuzz: a stable compiler, and a C++ one. RUNS executions of each target.
 RUNS ?= 1000000

@@ -1,7 +1,7 @@
 //! Pages to and from the disk, verified, beside fio on the same file.
 //!
 //! `cargo bench --bench disk -- [dir=DIRECTORY] [rounds=5] [depth=32] [io=uring|threads] [threads=16]
-//! [pages=huge|small] [sums=yes|no] [class=BYTES]`. A pass moves 960 MiB between a slab and a file that was
+//! [pages=huge|shared|restart|small] [sums=yes|no] [class=BYTES]`. A pass moves 960 MiB between a slab and a file that was
 //! written before, directly: puts in order, with a checksum of each page just before it is written, gets in
 //! no order, each page compared with its checksum when it has come. fio does the same without checksums, at
 //! the same depth, its buffers in huge pages where the system keeps some (`vm.nr_hugepages`); rounds alternate.
@@ -17,7 +17,7 @@
 
 mod fio;
 
-use fio::{Fio, WHOLE, median, memory, rate, shuffled};
+use fio::{Fio, Memory, WHOLE, median, rate, shuffled};
 use hicache_core::storage::disk::{DataFile, Direct, Disk, DiskOptions, Io, Op};
 use std::cell::RefCell;
 use std::path::PathBuf;
@@ -32,7 +32,7 @@ struct Options {
     dir: PathBuf,
     rounds: usize,
     disk: DiskOptions,
-    huge: bool,
+    pages: String,
     sums: bool,
     classes: Vec<usize>,
 }
@@ -41,7 +41,7 @@ impl Options {
     fn read() -> Self {
         let disk = DiskOptions { direct: Direct::Yes, ..DiskOptions::default() };
         let (dir, classes) = (std::env::temp_dir(), CLASSES.to_vec());
-        let mut options = Self { dir, rounds: 5, disk, huge: true, sums: true, classes };
+        let mut options = Self { dir, rounds: 5, disk, pages: "huge".to_owned(), sums: true, classes };
         for argument in std::env::args().skip(1).filter(|argument| argument != "--bench") {
             let (name, value) = argument.split_once('=').expect("name=value");
             let number = || value.parse().unwrap_or_else(|error| panic!("{argument}: {error}"));
@@ -51,7 +51,7 @@ impl Options {
                 "depth" => options.disk.depth = number(),
                 "threads" => options.disk.threads = number(),
                 "io" => options.disk.io = if value == "threads" { Io::Threads } else { Io::Uring },
-                "pages" => options.huge = value == "huge",
+                "pages" => options.pages = value.into(),
                 "sums" => options.sums = value == "yes",
                 "class" => options.classes = vec![number()],
                 _ => panic!("unknown option {name}"),
@@ -67,13 +67,12 @@ fn main() {
     let disk = Disk::open(dir.path(), options.disk).unwrap();
     let path = dir.path().join("data");
     let file = disk.create(&path).unwrap();
-    let mut memory = memory(options.huge);
+    let mut memory = Memory::new(&options.pages);
     let bench = Bench { disk, file, sums: options.sums, depth: options.disk.depth };
     bench.put(&memory, 2 << 20);
     bench.file.sync().unwrap();
     let sums = if options.sums { "xxh3-64" } else { "no checksums" };
-    let pages = if options.huge { "huge" } else { "4-KiB" };
-    println!("{}; a slab of {pages} pages; {sums}", bench.disk.describe());
+    println!("{}; pages={}; {sums}", bench.disk.describe(), options.pages);
     let fio = Fio::new(&path, options.disk.depth);
     println!("{}", fio.as_ref().map_or(NO_FIO, |fio| fio.about));
     println!("{:>8} {:>5} {:>9} {:>9} {:>7}", "page", "", "MB/s", "fio", "ratio");

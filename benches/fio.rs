@@ -1,6 +1,10 @@
 //! What benches of bytes on a disk share: memory to move, and fio beside it.
 
+#![allow(unsafe_code, reason = "a slab's bytes as a slice")]
+
+use hicache_core::host::{Slab, SlabOptions};
 use memmap2::{Advice, MmapMut};
+use std::ops::{Deref, DerefMut};
 use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
@@ -13,14 +17,59 @@ pub fn median(mut rates: Vec<f64>) -> f64 {
     rates.get(rates.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
-/// A slab's memory, as `host::Slab` has it, or without huge pages.
-pub fn memory(huge: bool) -> MmapMut {
-    let mut memory = MmapMut::map_anon(WHOLE).unwrap();
-    memory.advise(if huge { Advice::HugePage } else { Advice::NoHugePage }).unwrap();
-    for (n, word) in memory.chunks_exact_mut(8).enumerate() {
-        word.copy_from_slice(&(n as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15).to_le_bytes());
+/// Memory of pages: a host's slab, or small pages whatever the kernel has.
+pub enum Memory {
+    Slab(Slab),
+    Small(MmapMut),
+}
+
+impl Memory {
+    /// `huge`, `shared`, `restart`: of a `Slab` as `Host` makes it by default, with `shared`, with `restart`.
+    pub fn new(kind: &str) -> Self {
+        let options = SlabOptions { shared: kind == "shared", prefault_threads: 2, node: None };
+        let mut memory = match kind {
+            "huge" | "shared" => Self::Slab(Slab::with(WHOLE, options).unwrap()),
+            "restart" => {
+                let file = tempfile::tempfile_in("/dev/shm").unwrap();
+                file.set_len(WHOLE as u64).unwrap();
+                Self::Slab(Slab::over(&file, WHOLE, options).unwrap())
+            }
+            "small" => {
+                let memory = MmapMut::map_anon(WHOLE).unwrap();
+                memory.advise(Advice::NoHugePage).unwrap();
+                Self::Small(memory)
+            }
+            _ => panic!("pages={kind}: need huge, shared, restart or small"),
+        };
+        for (n, word) in memory.chunks_exact_mut(8).enumerate() {
+            word.copy_from_slice(&(n as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15).to_le_bytes());
+        }
+        memory
     }
-    memory
+}
+
+impl Deref for Memory {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            // SAFETY: the slab is as long as this, and nobody else's.
+            Self::Slab(slab) => unsafe { std::slice::from_raw_parts(slab.address(0..WHOLE).unwrap(), WHOLE) },
+            Self::Small(memory) => memory,
+        }
+    }
+}
+
+impl DerefMut for Memory {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        match self {
+            // SAFETY: as above.
+            Self::Slab(slab) => unsafe {
+                std::slice::from_raw_parts_mut(slab.address(0..WHOLE).unwrap(), WHOLE)
+            },
+            Self::Small(memory) => memory,
+        }
+    }
 }
 
 /// The same pages for every run, in no order.

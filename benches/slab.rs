@@ -1,6 +1,7 @@
 //! The slab store's index, its opening, and its durable puts, each beside what can't be less.
 //!
-//! `cargo bench --bench slab`. `exists` of 10^5 keys of 10^6 in one call, beside a hash map of the same keys; opening a
+//! `cargo bench --bench slab`. Puts into a full store of few and of many extents, whose cost should be the same (a place in
+//! memory as `HICACHE_BENCH_DIR` leaves the disk out of it). `exists` of 10^5 keys of 10^6 in one call, beside a hash map of the same keys; opening a
 //! store of 10^6 pages (its log alone: no payload is read); 16 pages of 64 KiB with `sync=yes`, beside writing and
 //! flushing as much to a file that was written before, in alternating rounds. `HICACHE_BENCH_DIR` says where.
 #![allow(missing_docs, clippy::unwrap_used, clippy::cast_possible_truncation, clippy::cast_precision_loss)]
@@ -62,18 +63,18 @@ fn opened(options: &Options) -> SlabStore {
 }
 
 /// A store whose log tells of pages that nobody has written: as large as such a store, less its payloads.
-fn told(dir: &Path) -> (Options, u64) {
-    let slots = (EXTENT / 4096) as u32;
-    let options = options(dir, 8 << 30);
+fn told(options: &Options, pages: u32) -> u64 {
+    let extent = options.extent.unwrap();
+    let slots = (extent / 4096) as u32;
     // The directory, and the store's number.
-    drop(opened(&options));
-    let home = dir.join("all");
+    drop(opened(options));
+    let home = options.root.join("all");
     let about = fs::read_to_string(home.join("STORE")).unwrap();
     let store = about.lines().find_map(|line| line.strip_prefix("store ")).unwrap();
     let header = Header { store: u64::from_str_radix(store, 16).unwrap(), number: 1, first: 0, after: None };
     let mut records = Vec::new();
     Record::Identity(0, US).write(&mut records);
-    for page in 0..PAGES {
+    for page in 0..pages {
         let at = At { extent: (page / slots) as u16, slot: page % slots };
         let parent = if page % 100 == 0 { [0; 8] } else { *digest(page - 1).0.first_chunk().unwrap() };
         let parent = u64::from_le_bytes(parent);
@@ -87,15 +88,42 @@ fn told(dir: &Path) -> (Options, u64) {
     }
     fs::write(home.join("log-00000001"), &log).unwrap();
     // Holes: nobody reads them.
-    for extent in 0..PAGES.div_ceil(slots) {
-        let file = fs::File::create(home.join(format!("data-{extent:05}"))).unwrap();
-        file.set_len(EXTENT).unwrap();
+    for number in 0..pages.div_ceil(slots) {
+        let file = fs::File::create(home.join(format!("data-{number:05}"))).unwrap();
+        file.set_len(extent).unwrap();
     }
-    (options, log.len() as u64)
+    log.len() as u64
+}
+
+/// Single pages put into a full store of half a million, in that many extents.
+fn full(dir: &Path) {
+    const PUTS: u32 = 1000;
+    let pages = 1 << 19;
+    for extents in [8, 512] {
+        let extent = u64::from(pages / extents) * 4096;
+        let mut options =
+            options(&dir.join(extents.to_string()), u64::from(pages) * (4096 + 192) + (24 << 20));
+        options.extent = Some(extent);
+        told(&options, pages);
+        let store = opened(&options);
+        assert_eq!(store.statistics().pages, u64::from(pages));
+        let page = [7; 4096];
+        let mut each = Vec::new();
+        for number in 0..PUTS {
+            let digests = [digest(PAGES + number)];
+            let keys = Keys { identity: &US, digests: &digests };
+            let (seconds, outcomes) = timed(|| store.put(keys, &[None], &[PageRef::from(&page[..])]));
+            assert_eq!(outcomes, [Outcome::Hit]);
+            each.push(seconds);
+        }
+        assert_eq!(store.statistics().evicted_pages, u64::from(PUTS));
+        println!("a put, store full     {:7.1} us p50 with {extents} extents", median(each) * 1e6);
+    }
 }
 
 fn index(dir: &Path) {
-    let (options, log) = told(dir);
+    let options = options(dir, 8 << 30);
+    let log = told(&options, PAGES);
     let mut opens = Vec::new();
     for _ in 0..5 {
         let (seconds, store) = timed(|| opened(&options));
@@ -174,6 +202,7 @@ fn durable(dir: &Path) {
 fn main() {
     let dir = std::env::var("HICACHE_BENCH_DIR").map_or_else(|_| std::env::temp_dir(), PathBuf::from);
     let dir = tempfile::tempdir_in(dir).unwrap();
+    full(&dir.path().join("full"));
     index(&dir.path().join("index"));
     durable(&dir.path().join("durable"));
 }

@@ -1,6 +1,6 @@
 //! Pages through a whole slab store, acknowledged and verified, beside fio.
 //!
-//! `cargo bench --bench slab_rate -- [dir=DIRECTORY] [rounds=3] [threads=2] [pages=huge|small]`. A pass puts 960 MiB in
+//! `cargo bench --bench slab_rate -- [dir=DIRECTORY] [rounds=3] [threads=2] [pages=huge|shared|restart|small]`. A pass puts 960 MiB in
 //! groups of 128 pages, `threads` groups at once, then gets them in no order; slots were written before (a pass that isn't
 //! counted, its pages removed). fio moves as much, depth 32, directly, on a file beside; rounds alternate. Medians in MB/s
 //! (10^6 bytes) and our share of fio's.
@@ -20,7 +20,7 @@
 
 mod fio;
 
-use fio::{Fio, WHOLE, median, memory, rate, shuffled};
+use fio::{Fio, Memory, WHOLE, median, rate, shuffled};
 use hicache_core::hash::{Digest, page_digest};
 use hicache_core::identity::Fingerprint;
 use hicache_core::page::Tokens;
@@ -97,19 +97,19 @@ fn written(path: &Path, memory: &[u8]) {
 }
 
 fn main() {
-    let (mut dir, mut rounds, mut threads, mut huge) = (std::env::temp_dir(), 3, 2, true);
+    let (mut dir, mut rounds, mut threads, mut kind) = (std::env::temp_dir(), 3, 2, "huge".to_owned());
     for argument in std::env::args().skip(1).filter(|argument| argument != "--bench") {
         let (name, value) = argument.split_once('=').expect("name=value");
         match name {
             "dir" => dir = PathBuf::from(value),
             "rounds" => rounds = value.parse().unwrap(),
             "threads" => threads = value.parse().unwrap(),
-            "pages" => huge = value == "huge",
+            "pages" => kind = value.into(),
             _ => panic!("unknown option {name}"),
         }
     }
     let dir = tempfile::tempdir_in(dir).unwrap();
-    let mut memory = memory(huge);
+    let mut memory = Memory::new(&kind);
     let beside = dir.path().join("beside");
     written(&beside, &memory);
     let fio = Fio::new(&beside, 32);
@@ -132,6 +132,7 @@ fn main() {
         for (what, ours, fio) in [("put", put, fio_put), ("get", get, fio_get)] {
             println!("{class:>8} {what} {:>6.0} MB/s, fio {:>6.0}: {:.2}", ours / 1e6, fio / 1e6, ours / fio);
         }
+        println!("{}", store.describe());
         drop(store);
         std::fs::remove_dir_all(root).unwrap();
     }

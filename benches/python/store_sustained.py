@@ -14,16 +14,15 @@ of them at a time. Each round ends with a tenth of the pages read and their byte
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import random
 import shutil
 import statistics
-import subprocess
 import tempfile
 from pathlib import Path
 
-from stores import DEPTH, WHO, Ours, Pages, seconds
+from fio import fio, missing
+from stores import WHO, Ours, Pages, seconds
 
 MEMORY = 512 << 20
 
@@ -57,19 +56,12 @@ def sample(side: Ours, pages: Pages, count: int) -> None:
     pages.memory[:] = pages.right
 
 
-def fio(path: Path, size: int, whole: int) -> list[float]:
-    kept = int(Path("/proc/sys/vm/nr_hugepages").read_text())
-    memory = "shmhuge" if kept * (2 << 20) >= (DEPTH + 2) * size else "malloc"
-    if memory == "malloc":
-        print("fio: buffers in 4-KiB pages, which make it slower: set vm.nr_hugepages")
-    command = ["fio", "--name=pass", f"--filename={path}", f"--size={whole}", f"--bs={size}", "--rw=write"]
-    command += ["--direct=1", "--ioengine=io_uring", f"--iodepth={DEPTH}", f"--iomem={memory}"]
-    command += ["--fallocate=none", "--output-format=json"]
+def beside(path: Path, size: int, whole: int) -> list[float]:
+    """fio's, to a new file and again."""
     try:
-        done = [subprocess.run(command, check=True, capture_output=True, text=True).stdout for _ in range(2)]
+        return [fio(path, "write", size, whole) for _ in range(2)]
     finally:
         path.unlink(missing_ok=True)
-    return [json.loads(text[text.index("{") :])["jobs"][0]["write"]["bw_bytes"] / 1e6 for text in done]
 
 
 def main() -> None:
@@ -87,8 +79,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory(dir=given.dir) as folder:
         for _ in range(given.rounds):
             rates["ours"].append(ours(Path(folder) / "slab", pages, count))
-            if shutil.which("fio"):
-                rates["fio"].append(fio(Path(folder) / "file", pages.size, count * pages.size))
+            if not missing():
+                rates["fio"].append(beside(Path(folder) / "file", pages.size, count * pages.size))
     for at, what in enumerate(("first", "again")):
         values = {who: [rate[at] for rate in each] for who, each in rates.items() if each}
         middle = {who: statistics.median(of) for who, of in values.items()}

@@ -74,9 +74,11 @@ def sync(folder: Path) -> None:
 
 
 def seconds(act: Callable[..., Any], *arguments: Any) -> float:
+    """How long it took; what measures by itself returns that."""
     started = time.perf_counter()
-    act(*arguments)
-    return time.perf_counter() - started
+    own = act(*arguments)
+    took = time.perf_counter() - started
+    return own if isinstance(own, float) else took
 
 
 class Ours:
@@ -166,6 +168,11 @@ class SGLang:
                 self.fresh()
                 self.put("bare", range(len(self.pages)))
 
+    def crowd(self, files: int) -> None:
+        """Puts other files beside its own."""
+        for _ in range(files):
+            (self.folder / f"{os.urandom(32).hex()}_other.bin").touch()
+
     def fresh(self) -> None:
         """Files of earlier passes stay, or go as others come."""
         self.names = [os.urandom(32).hex() for _ in self.pages]
@@ -201,7 +208,7 @@ class SGLang:
             drop(path)
 
     def close(self) -> None:
-        self.store.clear()
+        """Its files go with all others, at the end: see `store_beside_peers.py`."""
 
 
 class LMCache:

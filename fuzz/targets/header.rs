@@ -2,14 +2,14 @@
 #![no_main]
 
 use hicache_core::storage::slab::record::{RECORD, Record};
-use hicache_core::storage::slab::segment::{Header, read};
+use hicache_core::storage::slab::segment::{HEADER, Header, read};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
     if let Some(header) = Header::read(data) {
         assert_eq!(Header::read(&header.bytes()), Some(header));
         let mut records = 0;
-        let found = read(&header, data, |some| records += some.len() as u64);
+        let found = read(&header, &mut data.get(HEADER..).unwrap_or(&[]), |some| records += some.len() as u64).unwrap();
         assert!(records <= found.records && found.records as usize * RECORD <= data.len());
     }
     for bytes in data.as_chunks::<RECORD>().0 {

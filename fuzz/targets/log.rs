@@ -17,8 +17,8 @@ fuzz_target!(|data: &[u8]| {
     if how & 1 == 0 {
         // Two segments, cut where the byte says.
         let (one, two) = rest.split_at(rest.len() * usize::from(how) / 256);
-        replay.segment(one, STORE, 1);
-        replay.segment(two, STORE, 2);
+        tell(&mut replay, one, 1);
+        tell(&mut replay, two, 2);
     } else {
         let mut sequence = 0;
         for (number, records) in (1..).zip(rest.chunks(40 * 64)) {
@@ -30,12 +30,17 @@ fuzz_target!(|data: &[u8]| {
                 segment.extend(header.group(sequence, &records[..whole]));
                 sequence += 1;
             }
-            replay.segment(&segment, STORE, number);
+            tell(&mut replay, &segment, number);
             sequence = after.unwrap_or(sequence);
         }
     }
     check(&mut replay.index);
 });
+
+fn tell(replay: &mut Replay, mut bytes: &[u8], number: u64) {
+    let length = bytes.len() as u64;
+    replay.segment(&mut bytes, length, STORE, number).unwrap();
+}
 
 /// Every page is where its place says, is found by its key, and can be evicted.
 fn check(index: &mut Index) {

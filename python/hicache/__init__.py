@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         InvariantError,
         StaleCursor,
     )
+    from hicache.explain import Explanation, Reason
     from hicache.forward import Forward
     from hicache.hit import Hit, Inserted, Load
     from hicache.identity import ModelIdentity
@@ -35,6 +36,8 @@ _HOME = {
     "Hit": "hit",
     "Inserted": "hit",
     "Load": "hit",
+    "Explanation": "explain",
+    "Reason": "explain",
     "Forward": "forward",
     "GpuCopies": "copies",
     "Host": "config",
@@ -59,6 +62,7 @@ __all__ = [
     "DeadlineError",
     "DetachedError",
     "DeviceError",
+    "Explanation",
     "Forward",
     "GpuCopies",
     "HiCache",
@@ -72,6 +76,7 @@ __all__ = [
     "ModelIdentity",
     "Namespace",
     "Reader",
+    "Reason",
     "StaleCursor",
     "WouldHit",
     "pools",

@@ -22,6 +22,7 @@ from hicache.spaces import device_slots, spaces
 from hicache.storage import Served, Storage
 from hicache.storage.opening import resolve
 from hicache.unified import memory as unified_memory
+from hicache.waiting import not_negative
 from hicache.writing import writing as check_writing
 
 #: Tokens of a page: far more than any engine takes, and products with it stay far below 64 bits.
@@ -39,6 +40,7 @@ def core(
     *,
     writing: tuple[str, str, str, float],
     policies: Mapping[str, str],
+    prefetch: tuple[str, float, float],
     **limits: Any,
 ) -> _hicache.Cache:
     """The core of a cache; arguments as `HiCache` has them, `limits` as the binding does."""
@@ -46,6 +48,10 @@ def core(
     for setting, value in policies.items():
         policy(setting, value)
     writes = check_writing(*writing)
+    times = (
+        not_negative("prefetch_timeout_base", prefetch[1]),
+        not_negative("prefetch_timeout_per_ki_token", prefetch[2]),
+    )
     named = resolve(storage)
     expect("host", host, Host)
     expect("identity", identity, ModelIdentity)
@@ -80,6 +86,7 @@ def core(
             rank,
             world,
         ),
+        prefetch=(prefetch[0], *times),
         **limits,
     )
 

@@ -17,23 +17,29 @@ import torch
 
 from hicache import build, tensors
 from hicache.attach import Attaching
-from hicache.config import Host, Namespace, expect, moment, number, seconds, settings, whole_number
+from hicache.config import Host, Namespace, expect, number, seconds, settings, whole_number
 from hicache.copies import GpuCopies
 from hicache.epochs import WithEpochs
 from hicache.errors import ArgumentError, HitError
-from hicache.hit import Hit, Inserted, Load
+from hicache.explain import WithExplanations
+from hicache.hit import Hit, Inserted
 from hicache.identity import ModelIdentity
 from hicache.parts import WithParts, names, on_host
+from hicache.polling import Polling
 from hicache.pools import Pool, gpu
 from hicache.reader import Reader
 from hicache.storage import Storage
+from hicache.stored import WithStore
 from hicache.stream import Stream
 from hicache.tensors import Integers, Slots
+from hicache.waiting import WithWaiting
 
 __all__ = ["HiCache"]
 
+_PLAIN = Namespace()
 
-class HiCache(Attaching, WithParts, WithEpochs):
+
+class HiCache(Polling, Attaching, WithParts, WithEpochs, WithExplanations, WithStore, WithWaiting):
     """A hierarchical KV cache over an engine's pools.
 
     `pools`: the engine's tensors (`hicache.pools`), which must not be moved or freed before `close` or
@@ -49,7 +55,9 @@ class HiCache(Attaching, WithParts, WithEpochs):
     the device (the deepest; 0: all). `gpu_copies`: how a GPU copies, None for the defaults. `unified`: one
     uint8 tensor as the device memory of pools that are only declared (`hicache.unified`); their rows are then
     the most there may be. `write`, `write_storage`, `host_copies`, `clean_reserve`: when pages are copied further
-    down (`hicache.writing`). Deadlines are in seconds, `prefetch_threshold` in tokens.
+    down (docs/write-policies.md). `prefetch`: when a request stops to wait for storage
+    (docs/prefetch-policies.md); `load_threshold`: fewer tokens on the host are computed. Times are in seconds,
+    thresholds in tokens, which are rounded up to whole pages.
     """
 
     def __init__(
@@ -64,15 +72,18 @@ class HiCache(Attaching, WithParts, WithEpochs):
         unified: torch.Tensor | None = None,
         write: str = "write_through",
         write_storage: str = "write_through",
-        prefetch: str = "wait_complete",
+        prefetch: str = "timeout",
         eviction: str = "lru",
         host_copies: str = "give_way",
         clean_reserve: float = 0.05,
         keys: str = "tokens",
         slots: str = "cache",
         checkpoints_per_path: int = 0,
-        prefetch_threshold: int = 0,
+        prefetch_timeout_base: float = 1.0,
+        prefetch_timeout_per_ki_token: float = 0.25,
+        prefetch_threshold: int = 256,
         prefetch_deadline: float = 30.0,
+        load_threshold: int = 10,
         store_deadline: float = 30.0,
         load_deadline: float = 30.0,
         io_threads: int = 4,
@@ -97,9 +108,11 @@ class HiCache(Attaching, WithParts, WithEpochs):
             checkpoints_per_path=whole_number("checkpoints_per_path", checkpoints_per_path, least=0),
             io_threads=whole_number("io_threads", io_threads, least=1),
             write_queue=whole_number("write_queue", write_queue, least=1),
+            prefetch=(prefetch, prefetch_timeout_base, prefetch_timeout_per_ki_token),
             prefetch_deadline=number("prefetch_deadline", prefetch_deadline),
             store_deadline=number("store_deadline", store_deadline),
             prefetch_threshold=whole_number("prefetch_threshold", prefetch_threshold, least=0),
+            load_threshold=whole_number("load_threshold", load_threshold, least=0),
         )
         self.page_size = int(page_size)
         self._pool, self._parts = pools[0].name, names(pools)
@@ -108,7 +121,6 @@ class HiCache(Attaching, WithParts, WithEpochs):
         self._unified = unified is not None
         self._forgotten: list[Callable[[], object]] = []
         self._closed, self._identity = False, identity
-        #: The engine's clock, as the difference to the monotonic one.
         self._skew = 0.0
 
     @classmethod
@@ -138,15 +150,15 @@ class HiCache(Attaching, WithParts, WithEpochs):
         `limit`: most tokens that may hit. `at`: now, in seconds, on the clock of `poll` (default: a
         monotonic clock).
         """
-        expect("after", after, Hit)
         if after is not None:
+            expect("after", after, Hit)
             if after._cache is not self:
                 raise ArgumentError("after: is a hit of another cache")
             if after._cursor is None:
                 raise HitError("after: is not released yet")
             namespace = after.namespace if namespace is None else namespace
         expect("namespace", namespace, Namespace)
-        namespace = namespace or Namespace()
+        namespace = namespace or _PLAIN
         most = None if limit is None else whole_number("limit", limit, least=0)
         hit = self._core.match_prefix(
             tensors.integers("tokens", tokens),
@@ -158,22 +170,6 @@ class HiCache(Attaching, WithParts, WithEpochs):
             self._now(at),
         )
         return Hit(self, hit, namespace)
-
-    def prefetch(self, hit: Hit) -> bool:
-        """Storage → host for the rest of the hit's tokens; returns at once whether anything was asked for.
-        The hit is `waiting` until polls have applied all of it, or the deadline has passed."""
-        return self._core.prefetch(self._number(hit))
-
-    def load(self, hits: Sequence[Hit], slots: Slots | None = None) -> Load:
-        """Host → device for all requests of a forward; returns at once. Pins the hits' pages and fixes
-        their `length`, which may be less or more than the match found. What finds no room is computed.
-
-        `slots`: device slots for it, from an engine that owns them; the rest is in `Load.unused`."""
-        given = None if slots is None else self._slots(slots)
-        numbers = self._numbers(hits)
-        self._stream.follow(self._core)
-        load, unused = self._core.load(numbers, given)
-        return Load(load, tensors.slots(unused), self._load_deadline, self._stream)
 
     def allocate(self, pages: int) -> torch.Tensor | None:
         """Fresh device slots, int32 (pages,); evicts what it must. None, and nothing evicted: there is no
@@ -209,26 +205,6 @@ class HiCache(Attaching, WithParts, WithEpochs):
         host = on_host(tier)
         return tensors.slots(self._core.evict(host, whole_number("pages", pages, least=0)))
 
-    def ready(self) -> tuple[int, int, int, int, int]:
-        """How many leading backups, loads, stores, prefetches and strays (past their deadline, landed after
-        all) have ended, for `poll`'s limits."""
-        return self._core.ready()
-
-    def poll(
-        self, limits: tuple[int, int, int, int, int] | None = None, *, at: float | None = None
-    ) -> tuple[int, int, int, int, int]:
-        """First thing in each step: applies what has ended, in order, and lets deadlines pass. `limits`: at
-        most so many of each kind, as `ready` counts them. `at`: now, in seconds (default: a monotonic clock).
-        Returns what was applied."""
-        while self._forgotten:
-            self._forgotten.pop()()
-        counts = None if limits is None else _counts(limits)
-        return self._core.poll(counts, self._now(at))
-
-    def drain(self, timeout: float) -> bool:
-        """Polls until no transfer is under way; False if that takes more than `timeout` seconds."""
-        return self._settle(self._core.in_flight, timeout)
-
     def stats(self) -> dict[str, int]:
         """Counters and gauges by name; counters never go down."""
         return self._core.stats()
@@ -261,13 +237,6 @@ class HiCache(Attaching, WithParts, WithEpochs):
             self._core.close(max(0.0, deadline - time.monotonic()))
             self._closed = True
 
-    def _now(self, at: float | None) -> float:
-        """Seconds on the engine's clock, which goes on by itself between the times that it tells."""
-        monotonic = time.monotonic()
-        if at is not None:
-            self._skew = moment("at", at) - monotonic
-        return monotonic + self._skew
-
     def _slots(self, slots: Slots) -> Any:
         return tensors.integers("slots", tensors.of_pool("slots", self._pool, slots))
 
@@ -278,6 +247,8 @@ class HiCache(Attaching, WithParts, WithEpochs):
             raise ArgumentError(f"hits: need a sequence of hits, got {hits!r}") from None
 
     def _number(self, hit: Hit) -> int:
+        if type(hit) is Hit and hit._cache is self and hit._cursor is None:
+            return hit._number
         if not isinstance(hit, Hit):
             raise ArgumentError(f"hit: need a hit, as match_prefix gives it, got {hit!r}")
         if hit._cache is not self:
@@ -289,10 +260,3 @@ class HiCache(Attaching, WithParts, WithEpochs):
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def _counts(limits: Sequence[int]) -> tuple[int, int, int, int, int]:
-    if not isinstance(limits, Sequence) or len(limits) != 5:
-        raise ArgumentError(f"limits: need five counts, as ready() gives them, got {limits!r}")
-    backups, loads, stores, prefetches, strays = (whole_number("limits", count, least=0) for count in limits)
-    return backups, loads, stores, prefetches, strays

@@ -28,12 +28,10 @@ for _power, _letter in enumerate("KMGTP", start=1):
 _LATEST = 1e11
 LAYOUTS = ("layer_first", "page_first", "page_first_direct", "page_head", "page_unified")
 ARRIVALS = ("auto", "layers", "together")
-_WRITES = ("write_through", "write_through_selective", "write_back")
 #: The values there are for each policy setting.
 POLICIES = {
-    "write": _WRITES,
-    "write_storage": _WRITES,
-    "prefetch": ("wait_complete",),
+    **dict.fromkeys(("write", "write_storage"), ("write_through", "write_through_selective", "write_back")),
+    "prefetch": ("timeout", "best_effort", "wait_complete"),
     "eviction": ("lru",),
     "host_copies": ("give_way", "keep"),
     "keys": ("tokens", "bigrams"),
@@ -194,6 +192,8 @@ def text(name: str, value: Any) -> str:
 
 def whole_number(name: str, value: Any, least: int, most: int = 2**62) -> int:
     """`value`, of any integer type, as an int from `least` to `most`; booleans and fractions are refused."""
+    if type(value) is int and least <= value <= most:
+        return value
     try:
         whole = operator.index(value)
     except (TypeError, ValueError):

@@ -7,23 +7,25 @@ A hit belongs to one request. It is held softly until `load`, then its pages are
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
 from hicache import tensors
 from hicache.config import Namespace, whole_number
-from hicache.errors import HitError
+from hicache.errors import ArgumentError, HitError
 
 if TYPE_CHECKING:
     from hicache import _hicache
     from hicache.cache import HiCache
+    from hicache.pools import Pool
     from hicache.stream import Stream
 
 _ALL_LAYERS = 2**32 - 1
+_MOST_PAGES = 2**32 - 1
 
 
 class Hit:
@@ -100,6 +102,22 @@ class Hit:
         at = self._core.view(self._live())[6]
         return None if at is None else at * self._cache.page_size
 
+    def rewind(self, length: int) -> None:
+        """Goes back to where the hit had `length` tokens, in whole pages: what was inserted behind that is
+        not its history after all (drafts that were rejected). It ends there, `insert` follows there, and
+        nothing behind is held for it any more.
+
+        Those pages stay in the cache, for whoever asks for exactly their tokens, and leave by age; so do
+        their slots: they are not yours again. Rows of a page that is partly right are copied into a slot of
+        yours *before* this call. An engine that inserts only what was accepted never needs it.
+        `ArgumentError`: not whole pages, more than there are, or no window or state there that a hit needs.
+        """
+        size = self._cache.page_size
+        length = whole_number("length", length, least=0)
+        if length % size:
+            raise ArgumentError(f"length: need whole pages of {size} tokens, got {length}")
+        self._core.rewind(self._live(), min(length // size, _MOST_PAGES))
+
     def release(self, generated: int = 0) -> None:
         """Lets the hit go; cancels what still runs for it. `generated`: tokens the request generated."""
         generated = whole_number("generated", generated, least=0)
@@ -136,8 +154,15 @@ class Hit:
 class Load:
     """The copies that bring a batch's pages to the device, layer by layer."""
 
-    def __init__(self, core: _hicache.Load, unused: torch.Tensor, timeout: float, stream: Stream) -> None:
-        self._core, self._timeout, self._stream = core, timeout, stream
+    def __init__(
+        self,
+        core: _hicache.Load,
+        unused: torch.Tensor,
+        timeout: float,
+        stream: Stream,
+        pools: Sequence[Pool],
+    ) -> None:
+        self._core, self._timeout, self._stream, self._pools = core, timeout, stream, pools
         #: Slots that were given and not needed, int32.
         self.unused = unused
 
@@ -149,6 +174,18 @@ class Load:
         if not self._stream.order(self._core, layer):
             self._core.wait(layer + 1, self._timeout)
 
+    def wait_pool(self, pool: str) -> None:
+        """`wait_layer` for the last layer of a pool, by its name: what follows may read all of it (a draft
+        model that runs before its target, say). Layers arrive in order of their numbers over all pools, so
+        that those of other pools with smaller numbers are waited for as well: `pools.numbered` says who is
+        first."""
+        found = [one for one in self._pools if one.name == pool]
+        if not found:
+            have = ", ".join(repr(one.name) for one in self._pools)
+            raise ArgumentError(f"pool: unknown pool {pool!r}: there are {have}")
+        if found[0].planes:  # else there is nothing to read
+            self.wait_layer(max(plane.layer for plane in found[0].planes))
+
     def wait(self) -> None:
         """Blocks until all layers are there, also on a GPU; errors as `wait_layer`."""
         self._core.wait(_ALL_LAYERS, self._timeout)
@@ -159,8 +196,7 @@ class Load:
         return self._core.finished
 
 
-@dataclass(frozen=True)
-class Inserted:
+class Inserted(NamedTuple):
     """What became of the inserted pages."""
 
     #: Tokens of the hit's path now, whole pages.
@@ -171,4 +207,4 @@ class Inserted:
     duplicates: torch.Tensor
     #: By part, for each slot that was given: the cache's slot for that page or checkpoint, int32; -1: it has
     #: none. Equal to the given one: adopted. Another one: the given one is a duplicate, and still yours.
-    parts: Mapping[str, torch.Tensor] = field(default_factory=dict)
+    parts: Mapping[str, torch.Tensor] = MappingProxyType({})

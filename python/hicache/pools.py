@@ -29,12 +29,15 @@ __all__ = [
     "hybrid",
     "latent",
     "mha",
+    "numbered",
     "pages",
     "states",
 ]
 
 #: The core's rows, heads and windows are 32-bit numbers.
 _MOST = 2**31
+#: A GPU has an event for each.
+_MOST_LAYER = 2**16 - 1
 
 
 @dataclass(frozen=True)
@@ -221,6 +224,16 @@ def declare(
     )
     pool = Pool(name, found, rows, heads=1 if of_pages else _heads(found), of_pages=of_pages)
     return _belonging(pool, follows, window)
+
+
+def numbered(pool: Pool, first: int) -> Pool:
+    """The same pool with layers numbered from `first` on. A load brings layers in the order of their numbers
+    over all pools, and `wait_layer` counts in them: what is read first has the smaller ones (a draft model's
+    layers, where it runs before its target). Part of what stored pages are known by."""
+    first = whole_number("first", first, least=0, most=_MOST_LAYER)
+    least = min((plane.layer for plane in pool.planes), default=0)
+    planes = (replace(plane, layer=plane.layer - least + first) for plane in pool.planes)
+    return replace(pool, planes=tuple(planes))
 
 
 def gpu(pools: Sequence[Pool]) -> int | None:

@@ -21,10 +21,21 @@ from hicache.errors import ArgumentError
 Slots: TypeAlias = "Integers | Mapping[str, Integers]"
 Integers: TypeAlias = "torch.Tensor | np.ndarray[Any, Any] | array[int] | memoryview | Sequence[int]"
 
+#: No slots: most calls have some of these to return.
+_NONE = torch.empty(0, dtype=torch.int32)
+
 
 def integers(name: str, values: Integers) -> Any:
     """A buffer of the same integers; only lists and tuples are copied."""
     if isinstance(values, torch.Tensor):
+        try:
+            # What is dense, on the CPU and needs no gradient; looking for all that by itself costs more.
+            found = values.numpy()
+        except (RuntimeError, TypeError):
+            pass
+        else:
+            if found.dtype in (np.int32, np.int64):
+                return found
         if values.dtype not in (torch.int32, torch.int64):
             raise ArgumentError(f"{name}: need int32 or int64, got {values.dtype}")
         if values.device.type != "cpu":
@@ -52,7 +63,8 @@ def _dense(name: str, tensor: torch.Tensor) -> None:
 
 def of_pool(name: str, pool: str, values: Any) -> Any:
     """What `values` has for the pool that owns the slots: a mapping by pool name, or it alone."""
-    if not isinstance(values, Mapping):
+    # Mapping is an abstract class: asking for it costs more than all the rest.
+    if isinstance(values, (torch.Tensor, np.ndarray)) or not isinstance(values, Mapping):
         return values
     if set(values) != {pool}:
         raise ArgumentError(
@@ -64,14 +76,14 @@ def of_pool(name: str, pool: str, values: Any) -> Any:
 def first(buffer: Any, count: int) -> torch.Tensor:
     """A copy of a buffer's first `count` integers, int32: the buffer is its owner's to write to."""
     if count == 0:
-        return torch.empty(0, dtype=torch.int32)
+        return _NONE
     return torch.from_numpy(np.array(np.asarray(buffer)[:count], dtype=np.int32))
 
 
 def slots(data: _hicache.Slots | bytearray) -> torch.Tensor:
     """Slots from the binding: int32, one dimension, sharing its memory."""
     if not data:
-        return torch.empty(0, dtype=torch.int32)
+        return _NONE
     return torch.frombuffer(data, dtype=torch.int32)
 
 
@@ -91,7 +103,8 @@ def planes(name: str, tensors: Any, *, alike: bool = True) -> list[torch.Tensor]
                 f"{where}: need (rows, ...), one row a token, got shape {tuple(tensor.shape)}"
             )
         if not tensor.is_contiguous():
-            raise ArgumentError(f"{where}: need a contiguous tensor")
+            whole = "" if tensor._base is None else ": declare the whole of which this is a view"
+            raise ArgumentError(f"{where}: need a contiguous tensor{whole}")
         check_device(where, tensor.device)
         if tensor.device != layers[0].device:
             raise ArgumentError(f"{where}: need {layers[0].device} like layer 0, got {tensor.device}")

@@ -22,6 +22,7 @@ ALLOWED_EDGES = {("transfer", "host")}
 UNSAFE = (
     "rust/hicache-core/src/soon.rs",  # a hint to the machine
     "rust/hicache-core/src/host/slab.rs",
+    "rust/hicache-core/src/huge/",  # maps memory, and asks the kernel what it is in
     "rust/hicache-core/src/host/numa.rs",
     "rust/hicache-core/src/restart/table.rs",
     "rust/hicache-core/src/transfer/cpu/mod.rs",
@@ -37,6 +38,7 @@ UNSAFE = (
     "benches/copies/",  # its flat copies and its regions
     "tests/rust/",  # the tests' own devices, and an allocator that counts
     "benches/growth.rs",  # the same
+    "benches/fio.rs",  # a slab's bytes as a slice
     "rust/hicache-py/src/",
 )
 IMPURE = r"\bstd::(time|thread|fs|net|io|env)\b|\b(Instant|SystemTime|RandomState)\b|\brand::|\bunsafe\b"

@@ -2,6 +2,9 @@
 #![allow(clippy::cast_possible_truncation, reason = "stamps are bytes")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that fails is loud")]
 
+#[cfg(target_os = "linux")]
+#[path = "disk/copies.rs"]
+mod copies;
 #[path = "disk/faults.rs"]
 mod faults;
 #[path = "common/hostile.rs"]
@@ -198,4 +201,29 @@ fn a_disk_says_how_it_works() {
         assert_eq!(about(Io::Uring, Direct::No), "io_uring, depth 8, buffered");
     }
     assert!(about(Io::Threads, Direct::Auto).starts_with("4 threads, depth 8, "));
+}
+
+/// Places beyond 4 GiB of a file that is mostly a hole; what lies there when the place is cut to 32 bits stays.
+#[test]
+fn places_beyond_four_gib() {
+    let (dir, far) = (dir(), 5_u64 << 30);
+    for (n, disk) in disks(dir.path()).iter().enumerate() {
+        let file = disk.create(&dir.path().join(format!("far{n}"))).unwrap();
+        file.file().set_len(far + (1 << 20)).unwrap();
+        for (seed, at) in [far, far + 4096, (1 << 32) - 4096, 1 << 32, 1 << 31].into_iter().enumerate() {
+            let mut memory = Memory::new(4096, 0);
+            memory.slice().copy_from_slice(&stamped(seed, 4096));
+            one(disk, true, &file, at, memory.slice(), &[]).unwrap();
+        }
+        for (seed, at) in [far, far + 4096, (1 << 32) - 4096, 1 << 32, 1 << 31].into_iter().enumerate() {
+            let mut back = Memory::filled(4096, 0xEE);
+            one(disk, false, &file, at, back.slice(), &[]).unwrap();
+            assert!(back.slice() == stamped(seed, 4096), "{}: {at}", disk.describe());
+        }
+        for at in [1 << 30, (1 << 30) + 4096, 0] {
+            let mut back = Memory::filled(4096, 0xEE);
+            one(disk, false, &file, at, back.slice(), &[]).unwrap();
+            assert!(back.slice().iter().all(|byte| *byte == 0), "{}: {at}", disk.describe());
+        }
+    }
 }

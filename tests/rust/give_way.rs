@@ -14,7 +14,7 @@ use hicache_core::hash::Namespace;
 use hicache_core::ids::{Slot, Tier};
 use hicache_core::page::{PageSize, Tokens};
 use hicache_core::policy::{Eviction, Lru, Order, Write, Writing};
-use hicache_core::tree::{Component, Hold, Place, Saving, Tree, Wanted};
+use hicache_core::tree::{Component, Hold, Place, Saving, Spared, Tree, Wanted};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use std::sync::Arc;
@@ -191,7 +191,7 @@ fn what_leaves_soon_keeps_its_copies() {
     let next = tree.leaving_next(Tier::Device, 2);
     assert_eq!((next.len(), next[0].end, next[0].saved), (1, old, true));
     tree.keep_back(Order::full(Tier::Device), next[0].end);
-    assert_eq!(tree.evict_spare(Tier::Host, 9).slots, [Slot(5), Slot(4), Slot(3), Slot(2)]);
+    assert_eq!(tree.evict_but(Tier::Host, 9, Spared::Reserve).slots, [Slot(5), Slot(4), Slot(3), Slot(2)]);
     tree.check().unwrap();
     let slots: Vec<Slot> = (10..12).map(Slot).collect();
     tree.mirror(new, &slots);
@@ -207,7 +207,7 @@ fn what_leaves_soon_keeps_its_copies() {
     tree.mirror(old, &slots);
     tree.keep_back(Order::full(Tier::Device), old);
     tree.touch_matched(old);
-    assert_eq!(tree.evict_spare(Tier::Host, 9).slots, [Slot(11), Slot(10)]);
+    assert_eq!(tree.evict_but(Tier::Host, 9, Spared::Reserve).slots, [Slot(11), Slot(10)]);
     tree.check().unwrap();
 }
 

@@ -13,6 +13,7 @@ use hicache_core::host::{Layout, LayoutKind, SlabOptions};
 use hicache_core::identity::Fingerprint;
 use hicache_core::ids::Slot;
 use hicache_core::page::{PageSize, Tokens};
+use hicache_core::policy::StopOptions;
 use hicache_core::pool::{Needs, Plane, PoolSpec, Rows, SlotsOf};
 use hicache_core::storage::Outcome;
 use hicache_core::storage::file::FileStore;
@@ -202,9 +203,11 @@ fn a_cache_over_plain_memory_moves_all_pools() {
             copies: CpuOptions::default(),
             io_threads: 1,
             write_queue: 4,
+            prefetch: StopOptions::named("wait_complete"),
             prefetch_deadline: 10.0,
             store_deadline: 10.0,
             prefetch_threshold: 0,
+            load_threshold: 0,
         };
         let planes = |shape: &Shape| -> Vec<Vec<u8>> {
             (0..2 * shape.layers as usize).map(|at| vec![0; 4 * shape.bytes(at % 2)]).collect()

@@ -120,21 +120,6 @@ fn room_is_not_made_of_what_the_prefetch_continues() {
     assert_eq!(usable(&mut rig, hit, &TOKENS), 5);
 }
 
-/// A prefetch that can't succeed ends, each time, and the request goes on without.
-#[test]
-fn a_doomed_prefetch_ends() {
-    let (mut rig, store) = stored(Shape::default(), &TOKENS);
-    store.plan(|verb, _| if verb == Verb::Get { Fault::Answer(Outcome::Failed) } else { Fault::None });
-    for _ in 0..3 {
-        let hit = rig.fetch(&TOKENS);
-        assert!(!rig.view(hit).waiting);
-        assert_eq!(rig.load(hit).device, 0);
-        rig.cache.release(hit, 0).unwrap();
-    }
-    assert_eq!(store.calls(Verb::Get), 3, "one try a request");
-    rig.drained();
-}
-
 /// What a match promised may be gone at load: less, and no error.
 #[test]
 fn eviction_between_match_and_load() {

@@ -10,6 +10,8 @@ use common::{Seeded, seeds};
 use hicache_core::Ready;
 use hicache_core::ids::{Cursor, HitId, Slot, Tier};
 use hicache_core::page::Tokens;
+use hicache_core::policy::StopOptions;
+use hicache_core::policy::fetching::Verdict;
 use hicache_core::transfer::Direction;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -81,6 +83,12 @@ impl Pair {
             }
             7..=10 => self.change_speeds(),
             11 => self.at += 0.3,
+            12 if !self.live.is_empty() => {
+                let (hit, _, loaded) = self.live[at];
+                let others = self.random.below(2);
+                self.both(|rig, at| loaded || rig.cache.decide(hit[at], others).unwrap() == Verdict::Compute);
+                self.both(|rig, _| rig.cache.stepped(3, 0.01, 0).unwrap());
+            }
             _ => drop(self.poll()),
         }
         self.compare();
@@ -169,6 +177,9 @@ fn equal_calls_and_limits_make_equal_decisions() {
         let page = 1 + u32::try_from(seed % 2).unwrap();
         let shape = Shape { page, device: 24, host: 40, queue: 4, deadline: 1.0, ..Shape::default() };
         let mut pair = Pair::new(shape, seed);
+        let policy = ["timeout", "wait_complete", "best_effort"][(seed % 3) as usize];
+        let options = StopOptions { timeout_base: 0.5, ..StopOptions::named(policy) };
+        pair.ranks.iter_mut().for_each(|rig| rig.cache.stop_by(options.rule().unwrap()));
         pair.stores.iter().for_each(|store| {
             let mut before = Rig::new(Shape { device: 64, host: 64, ..shape }, Some(store));
             let mut random = Seeded(seed);

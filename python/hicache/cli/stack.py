@@ -67,6 +67,10 @@ def serving(model: Model, name: str, tiers: Tiers, *, chunk_tokens: int, max_run
         host=host,
         storage=None if tiers.store is None else tiers.store.resolve().as_uri(),
         identity=identity,
+        # Its prompts are short, and what it shows is what each tier has, whatever the disk's speed.
+        prefetch="wait_complete",
+        prefetch_threshold=0,
+        load_threshold=0,
     ) as cache:
         engine = Engine(model, pools, cache, chunk_tokens=chunk_tokens, max_running=max_running)
         yield Stack(engine, cache)

@@ -4,7 +4,8 @@ For: people who look after a store. Each command takes the URL that a cache is g
 Assumes: the store can list its pages (`hicache.storage.Store.list`), except for `inspect` and `compact`.
 Refuses to know: how any store keeps them.
 On error: a store that can't be opened is named with the reason, exit 2: so is one that is one process's at a
-time (slab), while a cache has it. No directory is ever made. Damaged pages make `verify` exit with 1.
+time (slab), while a cache has it, or whose size in the URL is less than it takes. No store is ever made.
+Damaged pages make `verify` exit with 1.
 """
 
 from __future__ import annotations
@@ -28,10 +29,10 @@ from hicache.cli.store_pages import (
     by_identity,
     duration,
     identities,
-    place,
     size_text,
     whole,
 )
+from hicache.cli.store_places import looked_at
 from hicache.cli.store_verify import Checked, verified
 from hicache.errors import HiCacheError
 from hicache.storage import Held, Opened
@@ -58,10 +59,8 @@ Identity = Annotated[
 @contextmanager
 def opened(url: str, rank: str | None) -> Iterator[Opened]:
     """The store, closed at the end."""
-    path = place(url)
-    if path is not None and not path.is_dir():
-        raise refused("URL", f"{url}: there is no directory {path}")
     coordinates = whole("--rank", rank)
+    url = looked_at(url, *coordinates)
     try:
         store = open_store(url, rank=coordinates[0], world=coordinates[1])
     except HiCacheError as error:

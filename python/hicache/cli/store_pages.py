@@ -13,15 +13,12 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import groupby
-from pathlib import Path
-from urllib.parse import unquote, urlsplit
 
 from hicache.cli.options import refused
+from hicache.cli.store_places import place
 from hicache.storage import Held
 
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
-#: Stores that are a directory.
-_DIRECTORIES = ("file", "slab")
 #: A file that says more of an identity than this is none.
 _MOST_BYTES = 1 << 20
 
@@ -85,14 +82,6 @@ def batches(pages: Sequence[Held], most: int, most_bytes: int = 1 << 62) -> Iter
         size += page.bytes
     if batch:
         yield batch
-
-
-def place(url: str) -> Path | None:
-    """The directory that a URL names, if its kind of store is one."""
-    if url.startswith("/"):
-        return Path(url)
-    parts = urlsplit(url)
-    return Path(unquote(parts.path)) if parts.scheme in _DIRECTORIES and parts.path else None
 
 
 def identities(url: str) -> dict[str, dict[str, str]]:

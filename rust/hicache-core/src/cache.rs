@@ -2,22 +2,25 @@
 
 use crate::command::Command;
 use crate::config::Config;
+use crate::doubts::Doubts;
 use crate::error::{Error, Result, argument};
 use crate::executor::Executor;
+use crate::explain::Past;
 use crate::flights::Flights;
 use crate::hit::Hit;
 use crate::host::SlotPool;
 use crate::ids::{HitId, Tier};
 use crate::parts::{DeviceSlots, PartPools};
 use crate::path::{Forwards, StoreQueue, ToWrite};
-use crate::policy::{self, Eviction};
+use crate::policy::{self, Eviction, Stop};
 use crate::reader::{self, Publisher, Reader};
 use crate::stats::Stats;
-use crate::storage::Store;
+use crate::storage::{About, Store};
 use crate::transfer::{Direction, Progress, WaitOnStream};
 use crate::tree::Tree;
 use crate::unified::Unified;
 use hashbrown::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -39,6 +42,16 @@ pub struct HiCache {
     pub(crate) frames_version: u64,
     pub(crate) hits: HashMap<HitId, Hit>,
     pub(crate) flights: Flights,
+    /// Hits with a prefetch that is undecided, in order of asking; and whose turn to read was last.
+    pub(crate) fetches: BTreeMap<u64, HitId>,
+    pub(crate) turn: u64,
+    /// Polls in which reads found no room on the host, and nothing was under way, since the last that did.
+    pub(crate) without_room: u32,
+    /// When a request stops to wait.
+    pub(crate) stop: Box<dyn Stop>,
+    pub(crate) doubts: Doubts,
+    /// For how long the oldest read of each waiting request was under way when it was polled last, where ranks needn't agree.
+    pub(crate) under_way: Vec<(u64, u64)>,
     pub(crate) forwards: Forwards,
     pub(crate) to_write: ToWrite,
     pub(crate) to_store: StoreQueue,
@@ -50,6 +63,8 @@ pub struct HiCache {
     /// Tells this cache's cursors and hits from those of others in the process.
     pub(crate) serial: u32,
     pub(crate) hits_made: u64,
+    /// Of requests that are over, for explanations.
+    pub(crate) past: Past,
     pub(crate) closed: bool,
     /// For readers on other threads, once there is one.
     pub(crate) publisher: Option<Publisher>,
@@ -82,6 +97,8 @@ impl HiCache {
         if storage && config.host_slots == 0 {
             return argument("host", "storage needs a host tier: pages pass through it");
         }
+        let mut executor = executor;
+        executor.page_tokens(config.page_size.tokens() as u64);
         Self::check_moves(&config, executor.relocates() || !executor.attached())?;
         let device = DeviceSlots::new(&config, &config.device_spaces())?;
         let hosts = config.parts.iter().map(|part| part.host);
@@ -97,6 +114,12 @@ impl HiCache {
             frames_version: 0,
             hits: HashMap::new(),
             flights: Flights::default(),
+            fetches: BTreeMap::new(),
+            turn: 0,
+            without_room: 0,
+            stop: config.prefetch.rule()?,
+            doubts: Doubts::default(),
+            under_way: Vec::new(),
             forwards: Forwards::default(),
             to_write: ToWrite::default(),
             to_store: StoreQueue::default(),
@@ -106,6 +129,7 @@ impl HiCache {
             now: 0.0,
             serial,
             hits_made: 0,
+            past: Past::default(),
             closed: false,
             publisher: None,
             config,
@@ -142,6 +166,12 @@ impl HiCache {
         self.executor.store()
     }
 
+    /// What the store said of itself after the last batch of storage work: what it is, what it holds and did. Waits for
+    /// nobody; the last word stays after `close`. None without a store.
+    pub fn about_store(&self) -> Option<Arc<About>> {
+        self.executor.about_store()
+    }
+
     /// Transfers under way.
     pub fn in_flight(&self) -> usize {
         self.flights.len()
@@ -171,9 +201,8 @@ impl HiCache {
     /// Ends everything: prefetches are given up, storage threads end within `most`. Hits may still be
     /// released; all else is refused from now on.
     pub fn close(&mut self, most: Duration) {
-        for hit in self.hits.values_mut() {
-            hit.stop_fetch();
-        }
+        let waiting: Vec<HitId> = self.fetches.values().copied().collect();
+        waiting.into_iter().for_each(|id| self.stop_fetch(id, None));
         self.act();
         self.closed = true;
         self.executor.close(most);

@@ -8,6 +8,7 @@ use crate::host::{LayoutKind, SlabOptions};
 use crate::identity::Fingerprint;
 use crate::ids::{HitId, Slot, Tier};
 use crate::page::{PageSize, Tokens};
+use crate::policy::StopOptions;
 use crate::pool::{Needs, Plane, PoolSpec, Rows, SlotsOf};
 use crate::transfer::cpu::CpuOptions;
 use crate::transfer::{Copier, CopyJob, Direction, GpuOptions, Progress, Relocate};
@@ -61,9 +62,11 @@ fn config() -> Config {
         identity: Fingerprint::of(&[], page_size, &[]),
         io_threads: 1,
         write_queue: 1,
+        prefetch: StopOptions::named("wait_complete"),
         prefetch_deadline: 1.0,
         store_deadline: 1.0,
         prefetch_threshold: 0,
+        load_threshold: 0,
     }
 }
 

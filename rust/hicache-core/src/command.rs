@@ -4,6 +4,7 @@
 
 use crate::hash::Digest;
 use crate::ids::{HostSlot, Slot};
+use crate::policy::fetching::{Request, Step};
 use crate::transfer::SpacePages;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -36,6 +37,8 @@ pub enum Command {
     Exists {
         /// Names the completion.
         id: u64,
+        /// Who waits.
+        waiter: Request,
         /// In order of the path.
         keys: Vec<Digest>,
         /// Set when nobody waits any more.
@@ -45,6 +48,8 @@ pub enum Command {
     Read {
         /// Names the completion.
         id: u64,
+        /// Who waits.
+        waiter: Request,
         /// In order of the path.
         keys: Vec<Digest>,
         /// One per key.
@@ -52,6 +57,13 @@ pub enum Command {
         /// Set when nobody waits any more.
         cancel: Arc<AtomicBool>,
     },
+    /// Nobody waits for these questions and reads any more.
+    Cancel {
+        /// Number of who did.
+        waiter: u64,
+    },
+    /// The engine made a step.
+    Step(Step),
     /// Write host slots to storage.
     Store {
         /// Names the completion.

@@ -4,7 +4,7 @@ use crate::error::{Result, argument};
 use crate::host::{LayoutKind, SlabOptions};
 use crate::identity::Fingerprint;
 use crate::page::PageSize;
-use crate::policy::Writing;
+use crate::policy::{StopOptions, Writing};
 use crate::pool::{self, Needs, PoolSpec};
 use crate::transfer::GpuOptions;
 use crate::transfer::cpu::CpuOptions;
@@ -68,12 +68,17 @@ pub struct Config {
     pub io_threads: usize,
     /// Batches of writes that may be on their way.
     pub write_queue: usize,
-    /// How long a request waits for its prefetch, in seconds.
+    /// When a request stops to wait for its prefetch.
+    pub prefetch: StopOptions,
+    /// How long a request waits for its prefetch at most, in seconds, whatever that says.
     pub prefetch_deadline: f64,
     /// How long anything waits for a store's write, in seconds.
     pub store_deadline: f64,
-    /// Tokens below which a prefetch isn't worth asking for: fewer in whole pages, and nothing is asked.
+    /// Tokens below which a prefetch isn't worth it, rounded up to whole pages: if fewer are missing, nothing is asked; if the
+    /// store has fewer, nothing is read.
     pub prefetch_threshold: usize,
+    /// Tokens below which a load isn't worth it, rounded up to whole pages: fewer are computed.
+    pub load_threshold: usize,
 }
 
 impl Config {
@@ -154,6 +159,7 @@ impl Config {
         }
         crate::policy::by_name(&self.eviction)?;
         self.writing.check()?;
+        self.prefetch.rule()?;
         self.gpu_copies.check()?;
         positive("prefetch_deadline", self.prefetch_deadline)?;
         positive("store_deadline", self.store_deadline)

@@ -8,8 +8,9 @@ use crate::hash::Digest;
 use crate::host::{Layout, Slab};
 use crate::identity::Fingerprint;
 use crate::ids::{HostSlot, Slot};
+use crate::policy::fetching::Request;
 use crate::restart::Kept;
-use crate::storage::{Batch, Completion, Page, Store, Work, Workers};
+use crate::storage::{About, Batch, Completion, Page, Store, Work, Workers};
 use crate::transfer::{Copier, CopyJob, Direction, Progress, Relocate, SpacePages, WaitOnStream};
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -65,6 +66,7 @@ pub struct Executor {
     memory: Arc<HostMemory>,
     /// Whose pages go to storage.
     identity: Fingerprint,
+    page_tokens: u64,
     /// Of memory that outlives the process: what is in it.
     kept: Option<Arc<Kept>>,
     /// Writes that found the queue full. Bounded by what the host has room for: each holds its slots.
@@ -92,6 +94,7 @@ impl Executor {
             workers: None,
             memory,
             identity: Fingerprint([0; 32]),
+            page_tokens: 1,
             kept: None,
             waiting,
         }
@@ -103,6 +106,16 @@ impl Executor {
         self.workers = Some(workers);
     }
 
+    /// Tokens that a page has.
+    pub const fn page_tokens(&mut self, tokens: u64) {
+        self.page_tokens = tokens;
+    }
+
+    /// For how long the oldest read of each waiting request has been under way, in microseconds.
+    pub fn under_way(&self) -> Vec<(u64, u64)> {
+        self.workers.as_ref().map(Workers::under_way).unwrap_or_default()
+    }
+
     /// Pages are stored and asked for under another identity from now on.
     pub const fn identify(&mut self, identity: Fingerprint) {
         self.identity = identity;
@@ -111,6 +124,11 @@ impl Executor {
     /// The store, where there is one.
     pub fn store(&self) -> Option<&dyn Store> {
         self.workers.as_ref()?.store()
+    }
+
+    /// What the store said of itself last, where there is one; also after `close`.
+    pub fn about_store(&self) -> Option<Arc<About>> {
+        Some(self.workers.as_ref()?.about())
     }
 
     /// The host's memory outlives the process, and this knows what is in it.
@@ -166,17 +184,21 @@ impl Executor {
                 }
                 Command::Load { ticket, pages } => self.copy(ticket, Direction::In, pages),
                 Command::Move { space, frames } => self.move_pages(space, &frames),
-                Command::Exists { id, keys, cancel } => self.work(id, keys, Work::Exists, cancel),
-                Command::Read { id, keys, slots, cancel } => {
+                Command::Exists { id, waiter, keys, cancel } => {
+                    self.work(id, Some(waiter), keys, Work::Exists, cancel);
+                }
+                Command::Cancel { waiter } => self.workers.iter().for_each(|workers| workers.cancel(waiter)),
+                Command::Step(step) => self.workers.iter().for_each(|workers| workers.step(step)),
+                Command::Read { id, waiter, keys, slots, cancel } => {
                     if let Some(kept) = &self.kept {
                         slots.iter().zip(&keys).for_each(|(&slot, key)| kept.clear(slot, Some(key)));
                     }
                     let pages = slots.into_iter().map(|slot| self.memory.page(slot)).collect();
-                    self.work(id, keys, Work::Get(pages), cancel);
+                    self.work(id, Some(waiter), keys, Work::Get(pages), cancel);
                 }
                 Command::Store { id, keys, parents, slots } => {
                     let pages = slots.into_iter().map(|slot| self.memory.page(slot)).collect();
-                    self.work(id, keys, Work::Put(pages, parents), Arc::default());
+                    self.work(id, None, keys, Work::Put(pages, parents), Arc::default());
                 }
             }
         }
@@ -240,9 +262,17 @@ impl Executor {
         }
     }
 
-    fn work(&mut self, id: u64, keys: Vec<Digest>, work: Work, cancel: Arc<AtomicBool>) {
+    fn work(
+        &mut self,
+        id: u64,
+        waiter: Option<Request>,
+        keys: Vec<Digest>,
+        work: Work,
+        cancel: Arc<AtomicBool>,
+    ) {
         let memory: Arc<HostMemory> = Arc::clone(&self.memory);
         let mut batch = Batch::new(id, self.identity, keys, work, cancel, memory);
+        batch.waiter = waiter.map(|waiter| (waiter, self.page_tokens));
         if let Some(workers) = &self.workers {
             workers.enlist(&mut batch);
         }

@@ -6,7 +6,8 @@
 
 use crate::hash::Digest;
 use crate::ids::{HitId, HostSlot, Slot};
-use crate::storage::Outcome;
+use crate::policy::fetching::ReadTime;
+use crate::storage::{Completion, Outcome};
 use crate::tree::PinId;
 use crate::unified::GateId;
 use std::collections::VecDeque;
@@ -54,15 +55,24 @@ pub(crate) struct Batch {
     pub id: u64,
     pub deadline: f64,
     pub outcomes: Option<Vec<Outcome>>,
+    /// Of reads: when they were, and what of them didn't come.
+    pub time: Option<ReadTime>,
+    pub failed: Vec<Digest>,
     pub what: What,
+}
+
+impl Batch {
+    pub const fn new(id: u64, deadline: f64, what: What) -> Self {
+        Self { id, deadline, outcomes: None, time: None, failed: Vec::new(), what }
+    }
 }
 
 #[derive(Debug)]
 pub(crate) enum What {
     /// Pages being written; the pins hold them on the host.
     Store { holds: Vec<PinId>, written: Vec<Written> },
-    /// A question for a hit's prefetch.
-    Exists { hit: HitId, attempt: u64 },
+    /// A question for a hit's prefetch, of what it asks for from place `from` on.
+    Exists { hit: HitId, attempt: u64, from: usize },
     /// Pages being read into slots, from page `at` of the hit's path on.
     Read { hit: HitId, attempt: u64, at: u32, slots: Vec<Slot> },
     /// What parts have of pages (counted from 0 at the root) being read into slots.
@@ -106,10 +116,12 @@ impl Flights {
     }
 
     /// Notes a batch's outcomes. Nothing else changes: that is for `poll`, which ranks agree on.
-    pub fn land(&mut self, id: u64, outcomes: Vec<Outcome>) {
+    pub fn land(&mut self, done: Completion) {
+        let id = done.id;
         let mut batches = self.stores.iter_mut().chain(&mut self.prefetches).chain(&mut self.strays);
         if let Some(batch) = batches.find(|batch| batch.id == id) {
-            batch.outcomes = Some(outcomes);
+            batch.outcomes = Some(done.outcomes);
+            (batch.time, batch.failed) = (done.time, done.failed);
         }
     }
 
@@ -127,6 +139,23 @@ impl Flights {
             self.strays.extend(late);
         }
         self.strays.len() - before
+    }
+
+    /// Takes the leading questions and reads out that have landed or, where nobody has to agree, all that have.
+    pub fn landed(&mut self, leading: usize, all: bool) -> Vec<Batch> {
+        let mut landed: Vec<Batch> = self.prefetches.drain(..leading).collect();
+        if all && self.prefetches.iter().any(|batch| batch.outcomes.is_some()) {
+            let (more, rest): (Vec<Batch>, Vec<Batch>) =
+                self.prefetches.drain(..).partition(|batch| batch.outcomes.is_some());
+            landed.extend(more);
+            self.prefetches.extend(rest);
+        }
+        landed
+    }
+
+    /// Whether something is under way that ends by itself, and may leave room on the host.
+    pub fn moving(&self) -> bool {
+        self.len() > self.strays.len()
     }
 
     /// Transfers of every kind, strays included.

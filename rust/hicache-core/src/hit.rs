@@ -1,12 +1,16 @@
 //! A request's hit: what a match found, what is still being fetched, and what it holds.
 
+use crate::explain::Story;
 use crate::hash::Digest;
+use crate::ids::{HostSlot, Slot};
 use crate::page::{OwnedTokens, PageSize, Tokens};
 use crate::policy::Request;
+use crate::storage::Outcome;
 use crate::tree::PinId;
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
 /// One request's hit.
 #[derive(Debug)]
@@ -29,7 +33,14 @@ pub(crate) struct Hit {
     /// Pages that this hit's prefetch put on the host.
     pub stored: Range<u32>,
     pub fetch: Option<Fetch>,
+    pub story: Story,
     pub keys: Keys,
+    /// When it was matched.
+    pub arrived: f64,
+    /// When it was first asked whether it can run: it could have then.
+    pub first_asked: Option<f64>,
+    /// That it runs without what has not come: after so many microseconds, as the policy said last.
+    pub stop_said: Option<u64>,
 }
 
 /// Digests of pages of a hit's rest, from page `at` on, that were computed to ask the store for them.
@@ -51,22 +62,72 @@ impl Keys {
     }
 }
 
-/// A prefetch under way.
-#[derive(Debug)]
+/// A prefetch under way: first it is asked which pages there are, then those are read for which there is room.
+#[derive(Debug, Default)]
 pub(crate) struct Fetch {
-    /// Tells late completions of an older attempt apart.
+    /// Tells late completions of an older attempt apart; in order of asking.
     pub attempt: u64,
     /// When the wait ends, whatever has come.
     pub deadline: f64,
     pub cancel: Arc<AtomicBool>,
     /// Pages before those that were asked for.
     pub at: u32,
-    /// With parts: what was asked for, in order, as long as it isn't answered.
+    /// Pages that a hit would have more if all of it came.
+    pub span: u32,
+    /// With parts: what is asked for, in order, as long as it isn't known what of it there is.
     pub asked: Vec<Asked>,
     /// With parts: pages that were usable when it was asked, and those that will be if all of it comes.
     pub usable: Range<u32>,
-    /// Batches that have not been applied yet.
+    /// Keys that are asked for, and how many of them the store was asked about so far.
+    pub keys: usize,
+    pub put: usize,
+    /// What was answered to each of these; `None`: nothing yet.
+    pub answers: Vec<Option<bool>>,
+    /// How many leading ones are answered; and whether all are that matter.
+    pub answered: usize,
+    pub settled: bool,
+    /// Pages from `at` on that the store has, and those of them that there was room for.
+    pub present: u32,
+    pub begun: u32,
+    /// Reads under way; of FULL alone; and their tokens.
     pub open: usize,
+    pub open_full: usize,
+    pub reading: usize,
+    /// The page that comes next, and what has come before its turn: the hit's place is not there yet.
+    pub front: u32,
+    pub early: BTreeMap<u32, Early>,
+    /// What parts have got, until their pages have come.
+    pub parts: Vec<(Vec<(u32, HostSlot)>, Vec<Outcome>)>,
+    /// Whether the last try found no room on the host.
+    pub no_room: bool,
+    /// Whether the last answer was that others run; and the tokens that they got since.
+    pub skipped: bool,
+    pub overtaken: u64,
+}
+
+/// Pages that came before their turn: the leading ones of these slots.
+#[derive(Debug)]
+pub(crate) struct Early {
+    pub slots: Vec<Slot>,
+    pub arrived: usize,
+}
+
+impl Fetch {
+    /// Pages that haven't come and that the store has or may have.
+    #[expect(clippy::cast_possible_truncation, reason = "a path has fewer than 2^32 pages")]
+    pub fn expected(&self) -> Range<u32> {
+        if self.usable.end > 0 || !self.asked.is_empty() {
+            return self.usable.start..self.usable.start + self.span;
+        }
+        self.front..self.at + if self.settled { self.present } else { self.keys as u32 }
+    }
+
+    /// Host slots of a space that hold what came before its turn.
+    pub fn held(&self, space: u8) -> usize {
+        let full: usize = self.early.values().map(|early| early.slots.len()).sum();
+        let parts = self.parts.iter().flat_map(|(reads, _)| reads).filter(|(_, to)| to.space == space);
+        parts.count() + if space == 0 { full } else { 0 }
+    }
 }
 
 /// What a store was asked for: a page, or what a part has of one. In order of space, then page.
@@ -92,12 +153,5 @@ impl Hit {
         let Some(at) = depth.checked_sub(self.rest_at).filter(|_| !known.is_empty()) else { return &[] };
         let same = size.pages(tokens.common_from(&self.rest, at as usize * size.tokens()));
         &known[..same.min(known.len())]
-    }
-
-    /// Ends the wait: what arrives from now on is given back.
-    pub fn stop_fetch(&mut self) {
-        if let Some(fetch) = self.fetch.take() {
-            fetch.cancel.store(true, Ordering::Relaxed);
-        }
     }
 }

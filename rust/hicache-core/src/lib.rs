@@ -15,8 +15,10 @@
 //! | pages outside of memory | `storage/` |
 //! | names of pages: digests, namespaces; who may read them | `hash`, `identity` |
 //! | host memory that outlives the process | `restart/` |
+//! | why a request got what it got | `explain` |
 //! | readers on other threads | `reader/` |
 //! | what looks at every token: comparisons, the chain's SHA-256 | `lanes`, `sha` |
+//! | memory in huge pages, and whether memory is in them | `huge/` |
 //! | what will be needed soon, so that the machine waits once | `soon` |
 //! | traces without bytes | `replay` |
 
@@ -27,14 +29,17 @@ pub mod cache;
 mod cache_tests;
 pub mod command;
 pub mod config;
+mod doubts;
 pub mod entry;
 pub mod error;
 pub mod executor;
+pub mod explain;
 mod flights;
 mod gpu;
 pub mod hash;
 mod hit;
 pub mod host;
+pub mod huge;
 pub mod identity;
 pub mod ids;
 mod key;

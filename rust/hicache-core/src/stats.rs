@@ -7,6 +7,10 @@ pub struct Stats {
     pub requests: u64,
     /// Tokens passed to `match_prefix`.
     pub matched_tokens: u64,
+    /// Requests loaded.
+    pub loaded_requests: u64,
+    /// Tokens of loaded requests that no tier gave: to compute.
+    pub missed_tokens: u64,
     /// Tokens that a load found on the device.
     pub hit_device_tokens: u64,
     /// Tokens that a load copied from the host.
@@ -67,6 +71,12 @@ pub struct Stats {
     pub prefetch_dropped_pages: u64,
     /// Prefetches that found no room on the host for all they could have read.
     pub prefetch_no_room: u64,
+    /// Prefetches of which the store had less than is worth reading.
+    pub prefetch_below_threshold: u64,
+    /// Pages that a store said to have and that weren't asked for, since reads of them failed before.
+    pub prefetch_doubted_pages: u64,
+    /// Pages on the host that a load left there: fewer than are worth it, or beyond its budget.
+    pub load_declined_pages: u64,
     /// Waits that a deadline ended.
     pub deadlines_passed: u64,
 }

@@ -4,28 +4,27 @@
 //! without a copy. Hits are numbers. Nothing is decided here.
 
 use crate::errors::{OrRaise, raise};
+use crate::fetching::{StopArgument, stop};
 use crate::landing::{self, Counts, counts};
-use crate::load::{Load, seconds};
+use crate::load::seconds;
 use crate::place::Place;
 use crate::pools::{self, CopiesArgument, GpuArgument, HostArgument, MemoryArgument, PoolArgument};
 use crate::process::Origin;
 use crate::reader::Reader;
 use crate::slots::Given;
 use crate::store::{IdentityArgument, StorageArgument, client};
-use crate::tokens::{SlotBuffer, TokenBuffer, explain, slots};
+use crate::tokens::{TokenBuffer, explain, slots};
 use hicache_core::assemble::Opening;
 use hicache_core::hash::Namespace;
 use hicache_core::host::SlabOptions;
 use hicache_core::identity::Identity;
 use hicache_core::ids::{HitId, Tier};
 use hicache_core::page::PageSize;
-use hicache_core::transfer::Direction;
 use hicache_core::{Config, Error, HiCache};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::mem::ManuallyDrop;
 use std::path::PathBuf;
-use std::sync::Arc;
 
 #[pyclass(module = "hicache._hicache")]
 pub struct Cache {
@@ -54,7 +53,8 @@ impl Drop for Cache {
 impl Cache {
     #[new]
     #[pyo3(signature = (*, page_size, bigrams, pools, memory, keep, device_slots, engine_owns_slots, unified, checkpoints_per_path, policies, host, restart,
-        copies, gpu, gpu_copies, storage, identity, io_threads, write_queue, prefetch_deadline, store_deadline, prefetch_threshold))]
+        copies, gpu, gpu_copies, storage, identity, io_threads, write_queue, prefetch, prefetch_deadline, store_deadline, prefetch_threshold,
+        load_threshold))]
     #[allow(
         clippy::too_many_arguments,
         clippy::needless_pass_by_value,
@@ -81,9 +81,11 @@ impl Cache {
         identity: IdentityArgument,
         io_threads: usize,
         write_queue: usize,
+        prefetch: StopArgument,
         prefetch_deadline: f64,
         store_deadline: f64,
         prefetch_threshold: usize,
+        load_threshold: usize,
     ) -> PyResult<Self> {
         let page_size = PageSize::new(page_size).or_raise(py)?;
         let pools = pools.into_iter().map(pools::spec).collect::<Result<Vec<_>, Error>>().or_raise(py)?;
@@ -112,9 +114,11 @@ impl Cache {
             identity: client.identity,
             io_threads,
             write_queue,
+            prefetch: stop(prefetch),
             prefetch_deadline,
             store_deadline,
             prefetch_threshold,
+            load_threshold,
         };
         // SAFETY: `keep` holds the tensors whose addresses `device` names until the core is dropped.
         #[allow(unsafe_code)]
@@ -181,27 +185,6 @@ impl Cache {
         let core = self.core(py)?;
         let hit = core.match_prefix(buffer.view(), &namespace, after, limit.unwrap_or(usize::MAX), at);
         Ok(hit.or_raise(py)?.0)
-    }
-
-    fn prefetch(&mut self, py: Python<'_>, hit: u64) -> PyResult<bool> {
-        self.core(py)?.prefetch(HitId(hit)).or_raise(py)
-    }
-
-    #[pyo3(signature = (hits, given))]
-    fn load(
-        &mut self,
-        py: Python<'_>,
-        hits: Vec<u64>,
-        given: Option<&Bound<'_, PyAny>>,
-    ) -> PyResult<(Load, Given)> {
-        let given = given.map(|given| slots(given, "slots")).transpose()?;
-        let hits: Vec<HitId> = hits.into_iter().map(HitId).collect();
-        let core = self.core(py)?;
-        let loaded = core.load(&hits, given.as_ref().map(SlotBuffer::get));
-        let loaded = explain(given.as_ref(), loaded).or_raise(py)?;
-        let progress = Arc::clone(core.progress(Direction::In));
-        let load = Load::new(loaded.ticket, progress, core.wait_on_stream());
-        Ok((load, Given::new(loaded.unused)))
     }
 
     /// Copies of later calls come after what this stream of the device has then.

@@ -28,6 +28,11 @@ impl Cache {
         self.core.hit_slots(HitId(hit)).map(Given::new).or_raise(py)
     }
 
+    /// The hit ends after so many pages of its path from now on.
+    fn rewind(&mut self, py: Python<'_>, hit: u64, pages: u32) -> PyResult<()> {
+        self.core(py)?.rewind(HitId(hit), pages).or_raise(py)
+    }
+
     /// Of each part, in order, the device slots of a loaded hit's path.
     fn hit_parts(&self, py: Python<'_>, hit: u64) -> PyResult<Vec<Given>> {
         let parts = self.core.hit_parts(HitId(hit)).or_raise(py)?;

@@ -7,6 +7,7 @@
 //! | `hit` | what a hit looks like |
 //! | `parts` | the verbs of windows and states |
 //! | `pools` | declarations, the memory behind them, and where a layout puts their bytes |
+//! | `fetching` | prefetch, decide, stepped, load |
 //! | `load` | waiting for layers, without the cache and without the GIL |
 //! | `cuda` | whether there is a GPU; its copies, for tests |
 //! | `slots` | slots on their way to Python, without a copy |
@@ -25,6 +26,8 @@ mod cache;
 mod cuda;
 mod epoch;
 mod errors;
+mod explain;
+mod fetching;
 mod hit;
 mod landing;
 mod lent;

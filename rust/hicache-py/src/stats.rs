@@ -22,6 +22,8 @@ pub fn to_dict<'py>(py: Python<'py>, core: &HiCache) -> PyResult<Bound<'py, PyDi
         core.stats(),
         requests,
         matched_tokens,
+        loaded_requests,
+        missed_tokens,
         hit_device_tokens,
         hit_host_tokens,
         hit_storage_tokens,
@@ -51,6 +53,9 @@ pub fn to_dict<'py>(py: Python<'py>, core: &HiCache) -> PyResult<Bound<'py, PyDi
         read_failed_pages,
         prefetch_dropped_pages,
         prefetch_no_room,
+        prefetch_below_threshold,
+        prefetch_doubted_pages,
+        load_declined_pages,
         deadlines_passed,
     );
     let gauges = [

@@ -1,12 +1,14 @@
-//! Stores for a cache: who opens one, and by what.
+//! Stores for a cache: who opens one, and by what; what its store said of itself.
 
-use crate::opened::Store;
+use crate::cache::Cache;
+use crate::opened::{self, Store};
 use hicache_core::Result;
 use hicache_core::identity::Identity;
 use hicache_core::page::PageSize;
 use hicache_core::pool::PoolSpec;
 use hicache_core::storage::{self, Client};
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
 use std::sync::Arc;
 
 /// The model's fields (name and text), this process's rank, and the world it is in.
@@ -37,5 +39,15 @@ impl StorageArgument {
             Self::Url(url) => storage::open(url, client),
             Self::Open(store) => store.get().share(),
         }
+    }
+}
+
+#[pymethods]
+impl Cache {
+    /// What its store is, and its counts, as of the last batch of storage work.
+    #[allow(clippy::type_complexity, reason = "a line and a dictionary")]
+    fn about_store<'py>(&mut self, py: Python<'py>) -> PyResult<Option<(String, Bound<'py, PyDict>)>> {
+        let Some(about) = self.core(py)?.about_store() else { return Ok(None) };
+        Ok(Some((about.description.clone(), opened::to_dict(py, &about.statistics)?)))
     }
 }

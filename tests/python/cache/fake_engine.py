@@ -199,6 +199,14 @@ class Engine:
         self.cache.free(list(slots))
         self.held -= set(slots)
 
+    def rewind(self, request: Request, pages: int, tokens: Sequence[int]) -> None:
+        """Goes back to so many pages of a loaded request, of which `tokens` follow instead."""
+        size = self.device.page_size
+        self.free(request.table[request.hit.length // size :])
+        request.hit.rewind(pages * size)
+        request.tokens = [*request.tokens[: pages * size], *tokens]
+        request.table, request.computed = request.table[:pages], pages * size
+
     def finish(self, request: Request) -> None:
         """Ends a request in any state."""
         if request.load is not None:
@@ -232,6 +240,10 @@ class Engine:
         assert stats["device_free"] + stats["device_resident"] + len(self.held) == stats["device_slots"]
 
 
+#: Prompts are short here: nothing is too little to fetch or to load, and all of it is waited for.
+ANY_LENGTH: dict[str, Any] = {"prefetch": "wait_complete", "prefetch_threshold": 0, "load_threshold": 0}
+
+
 def make(
     page_size: int = 2,
     device_pages: int = 16,
@@ -250,7 +262,7 @@ def make(
         host=Host(tokens=host_pages * page_size, layout=layout) if host_pages else None,
         storage=f"file://{store}" if isinstance(store, Path) else store,
         identity=identity or ModelIdentity(model="stamps", dtype=str(shape.dtype)),
-        **options,
+        **(ANY_LENGTH | options),
     )
     return Engine(cache, device)
 

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from fake_engine import Device, Engine
+from fake_engine import ANY_LENGTH, Device, Engine
 from parted_engine import PartedDevice, PartedEngine
 
 from hicache import HiCache, Host, ModelIdentity
@@ -36,7 +36,7 @@ def kept(
         PAGE,
         host=Host(tokens=host_pages * PAGE, restart=directory, layout=layout),
         identity=identity or ModelIdentity(model="stamps"),
-        **options,
+        **(ANY_LENGTH | options),
     )
     return PartedEngine(cache, device) if isinstance(device, PartedDevice) else Engine(cache, device)
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
-from fake_engine import POISON, Device, Engine, Request, Shape, stamp
+from fake_engine import ANY_LENGTH, POISON, Device, Engine, Request, Shape, stamp
 
 from hicache import HiCache, Host, Inserted, Load, ModelIdentity, Namespace, pools
 
@@ -178,5 +178,6 @@ def make_parted(
         host=Host(tokens=host_pages * page_size, layout=layout) if host_pages else None,
         storage=store,
         identity=ModelIdentity(model="stamps"),
+        **ANY_LENGTH,
     )
     return PartedEngine(cache, device)

@@ -13,10 +13,12 @@ from typing import Any
 
 import pytest
 import torch
+from fake_engine import ANY_LENGTH
 
 from hicache import ArgumentError, DetachedError, HiCache, Host, ModelIdentity, _hicache, pools
 
 TOKENS = list(range(1, 9))
+MODEL = ModelIdentity("m")
 LAYOUTS = ("layer_first", "page_first", "page_first_direct", "page_head", "page_unified")
 
 
@@ -64,7 +66,7 @@ def verify(cache: HiCache, planes: list[torch.Tensor], wanted: list[torch.Tensor
 def test_an_engine_sleeps_and_wakes_up(layout: str, arrival: str) -> None:
     host = Host(tokens=16, layout=layout, arrival=arrival, copy_threads=2)
     k, v = tensors()
-    with HiCache([pools.mha("kv", k, v)], 2, host=host) as cache:
+    with HiCache([pools.mha("kv", k, v)], 2, host=host, load_threshold=0) as cache:
         wanted = compute(cache, [*k, *v])
         gone = [weakref.ref(tensor) for tensor in (*k, *v)]
         assert cache.attached
@@ -87,7 +89,7 @@ def test_an_engine_sleeps_and_wakes_up(layout: str, arrival: str) -> None:
 
 
 def test_a_leader_only_declares(tmp_path: Path) -> None:
-    settings: dict[str, Any] = {"storage": tmp_path, "identity": ModelIdentity("m")}
+    settings: dict[str, Any] = {"storage": tmp_path, "identity": MODEL, **ANY_LENGTH}
     k, v = tensors()
     with HiCache([pools.mha("kv", k, v)], 2, host=Host(), **settings) as cache:
         wanted = compute(cache, [*k, *v])
@@ -105,7 +107,7 @@ def test_a_leader_only_declares(tmp_path: Path) -> None:
 
 def test_what_is_in_use_can_not_be_detached() -> None:
     k, v = tensors()
-    with HiCache([pools.mha("kv", k, v)], 2, host=Host(tokens=16)) as cache:
+    with HiCache([pools.mha("kv", k, v)], 2, host=Host(tokens=16), load_threshold=0) as cache:
         hit = cache.match_prefix(TOKENS)
         cache.load([hit])
         with pytest.raises(ArgumentError, match=r"^pools: 1 hits are loaded"):
@@ -130,7 +132,7 @@ def test_what_is_in_use_can_not_be_detached() -> None:
 def test_an_engine_that_goes_to_sleep_does_not_wait_for_storage(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings: dict[str, Any] = {"host": Host(), "storage": tmp_path, "identity": ModelIdentity("m")}
+    settings: dict[str, Any] = {"host": Host(), "storage": tmp_path, "identity": MODEL, **ANY_LENGTH}
     k, v = tensors()
     with HiCache([pools.mha("kv", k, v)], 2, **settings) as cache:
         wanted = compute(cache, [*k, *v])
@@ -198,9 +200,8 @@ def test_pools_are_declarations(make: Callable[[], list[pools.Pool]], error: str
 def test_an_indexer_travels_with_its_pages() -> None:
     k, v = tensors()
     index = [torch.zeros(8, 24, dtype=torch.uint8) for _ in range(2)]
-    with HiCache(
-        [pools.mha("kv", k, v), pools.pages("index", index)], 2, host=Host(layout="page_head")
-    ) as cache:
+    both, host = [pools.mha("kv", k, v), pools.pages("index", index)], Host(layout="page_head")
+    with HiCache(both, 2, host=host, load_threshold=0) as cache:
         hit = cache.match_prefix(TOKENS)
         cache.load([hit])
         slots = cache.allocate(4)

@@ -34,6 +34,9 @@ WRONG: dict[str, list[Any]] = {
     "host_copies": ["drop_", "", None],
     "slots": ["nobody", None],
     "prefetch_threshold": [-1, 1.5, True, "1", 2**70],
+    "prefetch_timeout_base": [-1, NAN, INFINITE, True, "1", None, 10**400],
+    "prefetch_timeout_per_ki_token": [-0.1, NAN, INFINITE, True, "1", None],
+    "load_threshold": [-1, 1.5, True, "1", 2**70],
     "prefetch_deadline": [0, -1.0, NAN, INFINITE, True, "30", None],
     "store_deadline": [0, -1.0, NAN, INFINITE, True, "30", None],
     "load_deadline": [0, -1.0, NAN, INFINITE, True, np.bool_(True), "30", None, np.float32(0), 10**400],
@@ -283,6 +286,7 @@ def test_every_setting_can_be_configured(tmp_path: Path, as_text: bool) -> None:
     }
     config |= {"slots": "cache", "prefetch_threshold": 3, "prefetch_deadline": 1, "store_deadline": 2.5}
     config |= {"load_deadline": 3.5, "io_threads": 1, "write_queue": 9}
+    config |= {"prefetch_timeout_base": 0, "prefetch_timeout_per_ki_token": 0.5, "load_threshold": 0}
     given = json.dumps(config) if as_text else config
     with HiCache.from_config(Device(8, 2).pools, given, MODEL) as cache:
         assert (cache.stats()["host_slots"], cache.page_size) == (8, 2)

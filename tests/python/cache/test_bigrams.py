@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from fake_engine import ANY_LENGTH
 
 from hicache import ArgumentError, HiCache, Host, ModelIdentity, StaleCursor, WouldHit, pools
 
@@ -14,7 +15,7 @@ def cache_of(page_size: int, store: Path | None = None, keys: str = "bigrams") -
     rows = [torch.zeros(32 * page_size, 1)]
     identity = ModelIdentity(model="m") if store else None
     pool = pools.latent("kv", rows)
-    return HiCache([pool], page_size, host=Host(), storage=store, identity=identity, keys=keys)
+    return HiCache([pool], page_size, host=Host(), storage=store, identity=identity, keys=keys, **ANY_LENGTH)
 
 
 def serve(cache: HiCache, tokens: list[int]) -> int:

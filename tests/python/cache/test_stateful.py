@@ -133,6 +133,12 @@ class Cache(RuleBasedStateMachine):
         self.engine.verify(request)
 
     @precondition(lambda self: self.loaded)
+    @rule(which=WHICH, pages=st.integers(0, 16), tokens=TOKENS)
+    def rewind(self, which: int, pages: int, tokens: list[int]) -> None:
+        request = self.loaded[which % len(self.loaded)]
+        self.engine.rewind(request, min(pages, request.hit.length // self.page_size), tokens)
+
+    @precondition(lambda self: self.loaded)
     @rule(which=WHICH)
     def wait(self, which: int) -> None:
         self.engine.verify(self.loaded[which % len(self.loaded)])

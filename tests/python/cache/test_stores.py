@@ -5,16 +5,18 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from fake_engine import store_files
+from fake_engine import ANY_LENGTH, store_files
 
 from hicache import HiCache, Host, ModelIdentity, pools
 from hicache.identity import rope_digest
+from hicache.testing.memory import MemoryStore
 
 TOKENS = list(range(8))
 
@@ -22,7 +24,7 @@ TOKENS = list(range(8))
 def with_store(storage: Any, identity: ModelIdentity | None = None) -> HiCache:
     pool = pools.latent("kv", [torch.arange(32.0).reshape(32, 1)])
     identity = identity or ModelIdentity(model="m", dtype="float32")
-    return HiCache([pool], 2, host=Host(tokens=32), storage=storage, identity=identity)
+    return HiCache([pool], 2, host=Host(tokens=32), storage=storage, identity=identity, **ANY_LENGTH)
 
 
 def persist(storage: Any, stored: int = 4) -> None:
@@ -136,3 +138,63 @@ def test_pages_of_another_rope_are_not_found(tmp_path: Path) -> None:
             assert cache.drain(10)
             assert cache.stats()["prefetched_pages"] == found
             hit.release()
+
+
+@pytest.mark.parametrize("url", ["file://{}", "slab://{}?size=8MiB&extent=1MiB&free=0&threads=2"])
+def test_pages_of_another_configuration_are_told_where_statistics_are(tmp_path: Path, url: str) -> None:
+    """A miss that has a reason: how often, and which."""
+    storage = url.format(tmp_path)
+    persist(storage)
+    for epoch, found, missed in ((1, 0, 4), (0, 4, 0)):
+        identity = ModelIdentity(model="m", dtype="float32", weights_epoch=epoch)
+        with with_store(storage, identity) as cache:
+            hit = cache.match_prefix(TOKENS)
+            assert cache.prefetch(hit)
+            assert cache.drain(10)
+            assert cache.stats()["prefetched_pages"] == found
+            hit.release()
+            about, said = cache.store_stats(), cache.store_description()
+            assert about is not None
+            assert (about["mismatched_pages"], about["pages"], about["read_pages"]) == (missed, 4, found)
+            assert said is not None
+            assert str(tmp_path) in said
+            assert ('weights_epoch is "0" there, "1" here' in said) == (missed > 0)
+        assert cache.store_stats() == about, "its last word"
+
+
+def test_without_a_store_nothing_is_said() -> None:
+    pool = pools.latent("kv", [torch.zeros(8, 1)])
+    with HiCache([pool], 2, host=Host(tokens=8)) as cache:
+        assert (cache.store_stats(), cache.store_description()) == (None, None)
+
+
+def test_nobody_waits_for_what_a_store_says() -> None:
+    """Its calls hang, and so does whatever else it is asked."""
+    hangs = threading.Event()
+
+    class Slow(MemoryStore):
+        def put(self, identity: Any, keys: Any, parents: Any, pages: Any) -> Any:
+            hangs.wait(20)
+            return super().put(identity, keys, parents, pages)
+
+        def describe(self) -> str:
+            return "a slow one"
+
+    store = Slow()
+    with with_store(store) as cache:
+        hit = cache.match_prefix(TOKENS)
+        cache.load([hit])
+        slots = cache.allocate(4)
+        assert slots is not None
+        cache.insert(hit, TOKENS, slots)
+        hit.release()
+        cache.poll()
+        about = cache.store_stats()
+        assert about is not None
+        assert about["written_pages"] == 0
+        assert "a slow one" in (cache.store_description() or "")
+        hangs.set()
+        assert cache.drain(10)
+        about = cache.store_stats()
+        assert about is not None
+        assert about["written_pages"] == 4

@@ -20,7 +20,7 @@ class Engine:
 
     def __init__(self, size: int, host: Host | None) -> None:
         self.buffer = torch.zeros(size, dtype=torch.uint8)
-        self.cache = HiCache(declared(), PAGE, host=host, unified=self.buffer)
+        self.cache = HiCache(declared(), PAGE, host=host, unified=self.buffer, load_threshold=0)
         self.planes = unified.views(self.buffer, declared(), PAGE)
 
     def frames(self, part: str | None, slots: torch.Tensor) -> torch.Tensor:

@@ -13,6 +13,9 @@ from hicache.engines.reference import Engine, Model, Request, Result
 from hicache.engines.reference.declared import declared
 from hicache.engines.reference.unified import unified_pools
 
+#: Prompts are short here: nothing is too little to fetch or to load, and all of it is waited for.
+ANY_LENGTH: dict[str, Any] = {"prefetch": "wait_complete", "prefetch_threshold": 0, "load_threshold": 0}
+
 DRAIN_S = 30.0
 PAGE = 4
 
@@ -47,7 +50,7 @@ class Stack:
             storage=store,
             unified=self.pools.buffer,
             identity=ModelIdentity(model=model.config.kinds, dtype=str(model.dtype)),
-            **settings,
+            **(ANY_LENGTH | settings),
         )
         self.engine = Engine(
             model,

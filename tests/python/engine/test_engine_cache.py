@@ -60,6 +60,8 @@ class Stack:
             ),
             write="write_through",
             prefetch="wait_complete",
+            prefetch_threshold=0,
+            load_threshold=0,
             eviction="lru",
         )
         self.engine = Engine(model, self.pool, self.cache, chunk_tokens=48, max_running=4)

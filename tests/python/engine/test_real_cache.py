@@ -71,6 +71,8 @@ class Served:
             host=None if tier == "device" else Host(tokens=HOST_PAGES * PAGE_SIZE, layout=layout),
             storage=store if tier == "storage" else None,
             identity=ModelIdentity.of(model.config.as_dict(), model.weights.named()),
+            prefetch="wait_complete",
+            prefetch_threshold=0,
         )
         self._engine = Engine(model, pool, self.cache, chunk_tokens=48)
 

@@ -211,25 +211,13 @@ impl Bench {
             if self.exact == Some(tier) {
                 assert_eq!(self.naive.oldest(tier, &tails).as_ref(), Some(&victim), "least recently used");
             } else {
-                self.copies_go_first(tier, &victim, &tails);
+                self.naive.copies_go_first(tier, &victim, &tails, &held);
                 self.spares_the_waiting(tier, &victim, &tails);
             }
             dropped += usize::from(self.naive.take(&victim, tier));
             self.follow();
         }
         assert_eq!(out.dropped, dropped);
-    }
-
-    /// Where copies give way, one does before a page that lives there alone, unless somebody waits for it or it is kept
-    /// back.
-    fn copies_go_first(&self, tier: usize, victim: &Key, tails: &[Key]) {
-        let copy = |key: &Key| self.naive.pages[key].slot[DEVICE].is_some();
-        let waits =
-            |key: &Key| self.pins.iter().any(|(_, pin, held)| *held == Held::Soft && pin.starts_with(key));
-        if self.naive.gives_way && tier == HOST && !copy(victim) {
-            let other = tails.iter().find(|tail| copy(tail) && !waits(tail));
-            assert_eq!(other, None, "{victim:?} lives here alone");
-        }
     }
 
     /// Softly pinned pages go last of all in the tiers that the pin's own page is in. (The tree may spare

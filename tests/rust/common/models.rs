@@ -4,7 +4,7 @@ use super::rig::MIRRORED;
 use hicache_core::host::{LayoutKind, SlabOptions};
 use hicache_core::identity::Fingerprint;
 use hicache_core::page::PageSize;
-use hicache_core::policy::Writing;
+use hicache_core::policy::{StopOptions, Writing};
 use hicache_core::pool::{Needs, Plane, PoolSpec, Rows, SlotsOf};
 use hicache_core::transfer::GpuOptions;
 use hicache_core::transfer::cpu::CpuOptions;
@@ -75,9 +75,11 @@ pub fn config(shape: &Shape) -> Config {
         copies: CpuOptions::default(),
         io_threads: 2,
         write_queue: 16,
+        prefetch: StopOptions::named("wait_complete"),
         prefetch_deadline: shape.deadline,
         store_deadline: shape.deadline,
         prefetch_threshold: 0,
+        load_threshold: 0,
     }
 }
 

@@ -185,6 +185,16 @@ impl Naive {
         self.pages.iter().filter(|(key, page)| may(key, page)).map(|(key, _)| key.clone()).collect()
     }
 
+    /// Where copies give way, one does before a page that lives on the host alone, unless somebody waits for it.
+    pub fn copies_go_first(&self, tier: usize, victim: &Key, tails: &[Key], pins: &[(Key, Held)]) {
+        let copy = |key: &Key| self.pages[key].slot[DEVICE].is_some();
+        let waits = |key: &Key| pins.iter().any(|(pin, held)| *held == Held::Soft && pin.starts_with(key));
+        if self.gives_way && tier == HOST && !copy(victim) {
+            let other = tails.iter().find(|tail| copy(tail) && !waits(tail));
+            assert_eq!(other, None, "{victim:?} lives here alone");
+        }
+    }
+
     /// The tail that was used longest ago.
     pub fn oldest(&self, tier: usize, tails: &[Key]) -> Option<Key> {
         tails.iter().min_by_key(|key| self.pages[*key].used[tier]).cloned()

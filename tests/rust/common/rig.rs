@@ -9,7 +9,8 @@ use hicache_core::host::{LayoutKind, SlabOptions};
 use hicache_core::identity::Fingerprint;
 use hicache_core::ids::{Cursor, HitId, Slot, Tier};
 use hicache_core::page::{PageSize, Tokens};
-use hicache_core::policy::{Eviction, HostCopies, Lru, Write, Writing};
+use hicache_core::policy::fetching::Fair;
+use hicache_core::policy::{Eviction, HostCopies, Lru, ReadOrder, StopOptions, Write, Writing};
 use hicache_core::pool::{Plane, PoolSpec};
 use hicache_core::storage::{Store, Workers};
 use hicache_core::transfer::GpuOptions;
@@ -41,6 +42,8 @@ pub struct Shape {
     /// In tokens.
     pub threshold: usize,
     pub writing: Writing,
+    /// The same, of loads.
+    pub load: usize,
 }
 
 impl Default for Shape {
@@ -56,6 +59,7 @@ impl Default for Shape {
             deadline: 10.0,
             threshold: 0,
             writing: MIRRORED,
+            load: 0,
         }
     }
 }
@@ -86,9 +90,11 @@ pub fn config(shape: Shape) -> Config {
         copies: CpuOptions::default(),
         io_threads: shape.threads,
         write_queue: shape.queue,
+        prefetch: StopOptions::named("wait_complete"),
         prefetch_deadline: shape.deadline,
         store_deadline: shape.deadline,
         prefetch_threshold: shape.threshold,
+        load_threshold: shape.load,
     }
 }
 
@@ -108,13 +114,22 @@ impl Rig {
     }
 
     pub fn with_policy(shape: Shape, store: Option<&Arc<FaultStore>>, policy: Box<dyn Eviction>) -> Self {
+        Self::with_order(shape, store, policy, Box::<Fair>::default())
+    }
+
+    pub fn with_order(
+        shape: Shape,
+        store: Option<&Arc<FaultStore>>,
+        policy: Box<dyn Eviction>,
+        order: Box<dyn ReadOrder>,
+    ) -> Self {
         let config = config(shape);
         let host = assemble::host_memory(&config).unwrap();
         let memory = Arc::new(Memory::new(&config, &host));
         let gate = Gate::new(Arc::clone(&memory));
         let workers = store.map(|store| {
             let store: Arc<dyn Store> = Arc::<FaultStore>::clone(store);
-            (Workers::start(&store, shape.threads, shape.queue).unwrap(), config.identity)
+            (Workers::with_order(&store, shape.threads, shape.queue, order).unwrap(), config.identity)
         });
         let storage = workers.is_some();
         let executor = Executor::new(Box::new(gate.clone()), workers, host);

@@ -1,5 +1,6 @@
 //! A store in memory that fails as it is told to.
 
+use super::holds::Holds;
 use hicache_core::error::Result;
 use hicache_core::hash::Digest;
 use hicache_core::identity::Fingerprint;
@@ -53,6 +54,9 @@ pub struct FaultStore {
     parents: Mutex<HashMap<Digest, Option<Digest>>>,
     /// Whether pages that are put are taken and not kept.
     frozen: AtomicBool,
+    pub holds: Holds,
+    /// What was asked for so far: the first key, and how many.
+    asked: Mutex<Vec<(Verb, Digest, usize)>>,
 }
 
 /// Calls that wait at a gate, in order of arrival; those that may pass have left it.
@@ -77,6 +81,8 @@ impl Default for FaultStore {
             puts: Mutex::default(),
             parents: Mutex::default(),
             frozen: AtomicBool::new(false),
+            holds: Holds::default(),
+            asked: Mutex::default(),
         }
     }
 }
@@ -89,6 +95,10 @@ impl FaultStore {
 
     pub fn spoil(&self, key: Digest, outcome: Outcome) {
         self.bad.lock().unwrap().insert(key, outcome);
+    }
+
+    pub fn asked(&self) -> Vec<(Verb, Digest, usize)> {
+        self.asked.lock().unwrap().clone()
     }
 
     pub fn release(&self) {
@@ -169,7 +179,9 @@ impl FaultStore {
         pages.iter().find(|((_, digest), _)| digest == key).map(|(_, page)| page.clone())
     }
 
-    fn call(&self, verb: Verb, keys: usize, work: impl FnOnce() -> Vec<Outcome>) -> Vec<Outcome> {
+    fn call(&self, verb: Verb, keys: Keys<'_>, work: impl FnOnce() -> Vec<Outcome>) -> Vec<Outcome> {
+        self.asked.lock().unwrap().push((verb, keys.digests[0], keys.len()));
+        let keys = keys.len();
         let call = self.calls[verb as usize].fetch_add(1, Ordering::SeqCst) + 1;
         let fault = (self.plan.lock().unwrap())(verb, call);
         let answers = match fault {
@@ -199,6 +211,7 @@ impl FaultStore {
     fn read(&self, identity: &Fingerprint, key: &Digest, page: &mut PageMut<'_>) -> Outcome {
         // Bytes of a page that isn't a hit are undefined: make them as bad as can be.
         spoil(page);
+        self.holds.wait(key);
         if let Some(&outcome) = self.bad.lock().unwrap().get(key) {
             if outcome == Outcome::Corrupt {
                 self.pages.lock().unwrap().remove(&(*identity, *key));
@@ -218,7 +231,7 @@ fn spoil(page: &mut PageMut<'_>) {
 
 impl Store for FaultStore {
     fn exists(&self, keys: Keys<'_>) -> Vec<Outcome> {
-        self.call(Verb::Exists, keys.len(), || {
+        self.call(Verb::Exists, keys, || {
             let pages = self.pages.lock().unwrap();
             let has = |key: &Digest| {
                 if pages.contains_key(&(*keys.identity, *key)) { Outcome::Hit } else { Outcome::Absent }
@@ -229,14 +242,14 @@ impl Store for FaultStore {
 
     fn get(&self, keys: Keys<'_>, pages: &mut [PageMut<'_>]) -> Vec<Outcome> {
         pages.iter_mut().for_each(spoil);
-        self.call(Verb::Get, keys.len(), || {
+        self.call(Verb::Get, keys, || {
             keys.digests.iter().zip(pages).map(|(key, page)| self.read(keys.identity, key, page)).collect()
         })
     }
 
     fn put(&self, keys: Keys<'_>, parents: &[Option<Digest>], pages: &[PageRef<'_>]) -> Vec<Outcome> {
         assert_eq!(parents.len(), keys.len(), "a parent, or none, for each");
-        self.call(Verb::Put, keys.len(), || {
+        self.call(Verb::Put, keys, || {
             let mut kept = self.pages.lock().unwrap();
             for (key, page) in keys.digests.iter().zip(pages) {
                 *self.puts.lock().unwrap().entry(*key).or_default() += 1;

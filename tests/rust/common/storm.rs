@@ -72,7 +72,7 @@ impl Storm {
     }
 
     pub fn step(&mut self) {
-        match self.random.below(16) {
+        match self.random.below(17) {
             0 | 1 => self.arrive(),
             2 => self.continue_one(),
             3 | 4 => self.prefetch(),
@@ -83,6 +83,7 @@ impl Storm {
             11 | 12 => self.copies(),
             13 => (0..6).for_each(|_| _ = self.store.pass(self.random.below(3))),
             14 if self.weather.late => self.at += 1.0,
+            15 => self.rewind(),
             _ => self.poll(),
         }
         self.rig.books();
@@ -145,6 +146,17 @@ impl Storm {
         if self.rig.compute(hit, tokens) {
             self.made.insert(tokens.to_vec());
         }
+    }
+
+    /// Goes back to anywhere on its path, and on with other tokens.
+    fn rewind(&mut self) {
+        let Some(at) = self.pick(true) else { return };
+        let hit = self.live[at].hit;
+        let pages = self.random.below(self.rig.view(hit).device as usize + 1);
+        self.rig.cache.rewind(hit, u32::try_from(pages).unwrap()).unwrap();
+        self.live[at].tokens.truncate(pages * self.rig.size());
+        let new = self.random.tokens(6, 3);
+        self.live[at].tokens.extend(new);
     }
 
     /// In whatever state it is.

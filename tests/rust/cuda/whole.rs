@@ -6,6 +6,7 @@ use hicache_core::host::{LayoutKind, SlabOptions};
 use hicache_core::identity::Fingerprint;
 use hicache_core::ids::{HitId, Tier};
 use hicache_core::page::{PageSize, Tokens};
+use hicache_core::policy::StopOptions;
 use hicache_core::pool::{Plane, PoolSpec};
 use hicache_core::transfer::cpu::CpuOptions;
 use hicache_core::transfer::{Direction, GpuOptions};
@@ -44,9 +45,11 @@ fn config(layout: LayoutKind) -> Config {
         copies: CpuOptions::default(),
         io_threads: 1,
         write_queue: 4,
+        prefetch: StopOptions::named("wait_complete"),
         prefetch_deadline: 10.0,
         store_deadline: 10.0,
         prefetch_threshold: 0,
+        load_threshold: 0,
     }
 }
 

@@ -1,7 +1,7 @@
 //! The thread that writes in advance: beside puts, over restarts, on a disk that fails.
 
 use super::hostile::{Fate, Hostile};
-use super::{MIB, OPTIONS, all, disk, names, open};
+use super::{MIB, OPTIONS, all, disk, give_back, grow, names, open, opened, take};
 use hicache_core::storage::disk::engine::Request;
 use hicache_core::storage::disk::threads::Threads;
 use hicache_core::storage::disk::{Disk, DiskOptions, Op};
@@ -25,10 +25,10 @@ fn until(extents: &Extents, ready: impl Fn(&ExtentStats) -> bool) -> ExtentStats
 }
 
 /// One more extent, however long the disk keeps a step of zeros waiting.
-fn grow(extents: &Extents, slot: u32) -> u32 {
+fn grown(extents: &Extents, slot: u32) -> u32 {
     let end = Instant::now() + Duration::from_secs(60);
     loop {
-        match extents.grow(slot) {
+        match grow(extents, slot) {
             Some(extent) => return extent,
             None => assert!(Instant::now() < end, "no extent: {:?}", extents.stats()),
         }
@@ -54,7 +54,7 @@ fn get(disk: &Disk, place: &Place, bytes: usize) -> Vec<u8> {
 fn everything_is_written_in_advance_and_known_to_be_after_a_restart() {
     let dir = tempfile::tempdir().unwrap();
     let extents = open(dir.path());
-    let extent = extents.grow(73728).unwrap();
+    let extent = grow(&extents, 73728).unwrap();
     extents.start().unwrap();
     let stats = until(&extents, |stats| stats.extents == 2 && stats.unwritten_bytes == 0);
     assert_eq!((stats.spare, stats.fault), (1, None));
@@ -81,9 +81,9 @@ fn the_spare_extent_is_made_again_once_it_has_a_class() {
     extents.start().unwrap();
     for count in 1..=3 {
         until(&extents, |stats| (stats.extents, stats.spare) == (count, 1));
-        grow(&extents, 65536);
+        grown(&extents, 65536);
     }
-    assert!(extents.grow(65536).is_none());
+    assert!(grow(&extents, 65536).is_none());
     until(&extents, |stats| stats.unwritten_bytes == 0);
     assert_eq!(all(&extents, 65536).len(), 3 * 64);
 }
@@ -94,8 +94,8 @@ fn zeros_never_fall_on_a_page() {
     let dir = tempfile::tempdir().unwrap();
     let options = ExtentOptions { bytes: 32 * MIB, most: 2, free: 0 };
     let disk = disk(dir.path());
-    let extents = Extents::open(Arc::clone(&disk), dir.path(), options).unwrap();
-    extents.grow(65536).unwrap();
+    let extents = opened(Arc::clone(&disk), dir.path(), options).unwrap();
+    grow(&extents, 65536).unwrap();
     extents.start().unwrap();
     let pages = std::thread::scope(|scope| {
         let put_some = |seed: u8| {
@@ -103,8 +103,8 @@ fn zeros_never_fall_on_a_page() {
             scope.spawn(move || {
                 let mut kept = Vec::new();
                 for n in 0..160_u8 {
-                    let place =
-                        extents.take(65536).or_else(|| extents.grow(65536).and_then(|_| extents.take(65536)));
+                    let place = take(extents, 65536)
+                        .or_else(|| grow(extents, 65536).and_then(|_| take(extents, 65536)));
                     let place = place.expect("no room");
                     let page = vec![n ^ seed | 1; 65000];
                     put(disk, &place, &page);
@@ -135,21 +135,21 @@ fn zeros_never_fall_on_a_page() {
 fn a_class_changes_while_zeros_are_written() {
     let dir = tempfile::tempdir().unwrap();
     let options = ExtentOptions { bytes: 32 * MIB, most: 1, free: 0 };
-    let extents = Extents::open(disk(dir.path()), dir.path(), options).unwrap();
+    let extents = opened(disk(dir.path()), dir.path(), options).unwrap();
     extents.start().unwrap();
     for round in 0..40_u32 {
         let slot = [65536, 73728, 1 << 20, 12288][round as usize % 4];
-        let extent = grow(&extents, slot);
-        let place = extents.take(slot).unwrap();
+        let extent = grown(&extents, slot);
+        let place = take(&extents, slot).unwrap();
         assert_eq!(place.offset % u64::from(slot), 0);
         extents.free(extent, place.slot, place.written);
         if round % 5 == 4 {
-            assert!(extents.give_back(extent));
+            assert!(give_back(&extents, extent));
         } else {
             assert!(extents.release(extent));
         }
     }
-    grow(&extents, 73728);
+    grown(&extents, 73728);
     let slots = extents.slots(73728);
     until(&extents, |stats| stats.unwritten_bytes == 0);
     assert_eq!(all(&extents, 73728).len(), slots as usize, "slots were lost");
@@ -159,8 +159,8 @@ fn a_class_changes_while_zeros_are_written() {
 fn others_transfers_go_first() {
     let dir = tempfile::tempdir().unwrap();
     let disk = disk(dir.path());
-    let extents = Extents::open(Arc::clone(&disk), dir.path(), OPTIONS).unwrap();
-    extents.grow(65536).unwrap();
+    let extents = opened(Arc::clone(&disk), dir.path(), OPTIONS).unwrap();
+    grow(&extents, 65536).unwrap();
     let file = disk.create(&dir.path().join("f")).unwrap();
     let page = vec![1; 4096];
     let mut left = 3;
@@ -190,8 +190,8 @@ fn what_can_t_be_prewritten_is_still_there() {
     };
     let engine = Hostile::new(Arc::new(Threads::new(2).unwrap()), judge);
     let disk = Arc::new(Disk::over(Arc::new(engine), dir.path(), DiskOptions::default()).unwrap());
-    let extents = Extents::open(Arc::clone(&disk), dir.path(), OPTIONS).unwrap();
-    extents.grow(65536).unwrap();
+    let extents = opened(Arc::clone(&disk), dir.path(), OPTIONS).unwrap();
+    grow(&extents, 65536).unwrap();
     extents.start().unwrap();
     let stats = until(&extents, |stats| stats.fault.is_some());
     assert!(stats.fault.unwrap().contains("can't be prewritten"));
@@ -207,12 +207,12 @@ fn what_can_t_be_prewritten_is_still_there() {
 fn a_file_system_that_fills_up_gets_the_spare_extent_back() {
     let dir = tempfile::tempdir().unwrap();
     let extents = open(dir.path());
-    let used = extents.grow(65536).unwrap();
+    let used = grow(&extents, 65536).unwrap();
     extents.start().unwrap();
     until(&extents, |stats| stats.spare == 1);
     drop(extents);
     let full = ExtentOptions { free: u64::MAX / 4, ..OPTIONS };
-    let extents = Extents::open(disk(dir.path()), dir.path(), full).unwrap();
+    let extents = opened(disk(dir.path()), dir.path(), full).unwrap();
     extents.adopt(used, 65536, 0..64).unwrap();
     extents.start().unwrap();
     until(&extents, |stats| stats.spare == 0);
@@ -228,9 +228,9 @@ fn a_file_system_that_fills_up_gets_the_spare_extent_back() {
 fn memory_that_others_see_is_what_was_put() {
     let dir = tempfile::tempdir().unwrap();
     let disk = disk(dir.path());
-    let extents = Extents::open(Arc::clone(&disk), dir.path(), OPTIONS).unwrap();
-    extents.grow(8192).unwrap();
-    let place = extents.take(8192).unwrap();
+    let extents = opened(Arc::clone(&disk), dir.path(), OPTIONS).unwrap();
+    grow(&extents, 8192).unwrap();
+    let place = take(&extents, 8192).unwrap();
     put(&disk, &place, &[9; 8000]);
     place.file.sync().unwrap();
     let mut page = [0; 8192];

@@ -2,7 +2,8 @@
 
 use super::rig::{PAGE, Rig, THEM, US, get, put};
 use hicache_core::storage::Outcome::{Absent, Declined, Hit};
-use hicache_core::storage::Store;
+use hicache_core::storage::slab::SlabStore;
+use hicache_core::storage::{Client, Store};
 use std::collections::HashMap;
 use std::fs;
 
@@ -156,6 +157,10 @@ fn less_room_after_a_restart_keeps_what_was_used_last() {
     }
     rig.close();
     rig.options.size = super::rig::LOG + 3 * (PAGE as u64 + 192);
+    rig.options.shrink = false;
+    let error = SlabStore::open(rig.options.clone(), &Client::alone(US), &rig.seams).err().unwrap();
+    assert!(error.to_string().starts_with("storage: size="), "{error}");
+    rig.options.shrink = true;
     rig.reopen();
     assert_eq!(rig.here(0..10), [5, 6, 7], "the oldest went");
     assert_eq!(rig.put(8), Hit);

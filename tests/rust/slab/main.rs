@@ -5,7 +5,9 @@
 #[path = "../common/hostile.rs"]
 mod hostile;
 
+mod alike;
 mod basics;
+mod bounds;
 mod crash;
 mod damage;
 mod evict;
@@ -13,9 +15,12 @@ mod faults;
 mod growth;
 mod hang;
 mod index;
+mod opening;
 mod parsing;
 mod power;
+mod reading;
 mod rig;
 mod rules;
 mod storm;
 mod twin;
+mod waiting;

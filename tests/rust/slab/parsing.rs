@@ -43,7 +43,7 @@ proptest! {
             segment = whole;
         }
         let mut replay = Replay::new(&[0, 1], fresh);
-        replay.segment(&segment, STORE, 1);
+        replay.segment(&mut &segment[..], segment.len() as u64, STORE, 1).unwrap();
         prop_assert_eq!(replay.index.under_way(), 0);
     }
 }

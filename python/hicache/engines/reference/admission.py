@@ -68,18 +68,27 @@ class Admission:
         for sequence in running:
             others.update(self._needs.of(sequence.kv_tokens))
         batch: list[Sequence] = []
+        ready = len(running) + sum(
+            sequence.hit is not None and not sequence.hit.waiting for sequence in self.waiting
+        )
         for sequence in self.waiting:
             if len(running) + len(batch) >= self._max_running:
                 break
-            if not path.found(sequence, self._clock):
-                continue  # its prefetch is under way: those behind it need not wait for that
+            if sequence.hit is None:
+                continue
             # The load pins the whole batch before it makes room for any of it. So those behind the first
             # count in full, or the first one's copies would be cut short for pages that they hold.
             held = 0 if batch else sequence.hit.device_length
-            used += path.missing(sequence, self._pool, held)
-            others.update(self._needs.of(sequence.kv_tokens))
-            if used > self._pool.slots or self._needs.lacking(others) is not None:
+            pages = used + path.missing(sequence, self._pool, held)
+            parts = others + Counter(self._needs.of(sequence.kv_tokens))
+            waiting = sequence.hit.waiting
+            if pages > self._pool.slots or self._needs.lacking(parts) is not None:
+                if waiting:
+                    continue  # it could not run anyway: those behind it need not wait for its prefetch
                 break  # nobody overtakes a request that waits for room: it would wait for ever
+            if not path.decided(self._cache, sequence, ready - (not waiting), self._clock):
+                continue
+            used, others = pages, parts
             batch.append(sequence)
         return batch
 

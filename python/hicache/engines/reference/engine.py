@@ -149,12 +149,19 @@ class Engine:
         if not batch:
             self._check_stalled()
             return False
+        started = self._clock()
         logits = self._compute(batch)
+        prompts = sum(len(span.tokens) for sequence, span in batch if sequence.computed < sequence.prompt)
         for sequence, span in batch:
             sequence.computed = span.end
             path.keep(self.cache, sequence, self.pool)
+        self.cache.stepped(prompts, self._clock() - started, ahead=self._ahead())
         self._deliver(self._sample(batch, logits))
         return True
+
+    def _ahead(self) -> int:
+        """Prompt tokens of running requests that wait for their turn."""
+        return sum(max(sequence.prompt - sequence.computed, 0) for sequence in self._running)
 
     def _schedule(self) -> list[tuple[Sequence, Span]]:
         """A token of each answer, then prompts, the oldest first, as far as the step allows."""

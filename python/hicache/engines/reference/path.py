@@ -1,6 +1,7 @@
 """The life of a request, told in the cache's verbs, in the order in which it meets them.
 
     find         match_prefix, prefetch    it arrives: what is known of its prompt, and fetch what storage has
+    decided      decide                    it could run: does it wait for what is being fetched?
     load         load                      it may run: its hit comes to the device
     allocate     allocate                  and it gets slots for all the rest
     (compute)    load.wait_layer           the model, just before each layer reads the pool
@@ -33,23 +34,24 @@ if TYPE_CHECKING:
     from hicache.engines.reference.verbs import Cache, Load
 
 
-def find(cache: Cache, sequence: Sequence, clock: Callable[[], float]) -> None:
+def find(cache: Cache, sequence: Sequence, clock: Callable[[], float], computed: int = 1) -> None:
     """Match the prompt and, where storage may have more, fetch it while the request waits.
 
     At least the last prompt token must be computed, or there would be no logits to sample from: so the limit.
+    `computed`: how many must be, at least.
     """
     started = clock()
     prompt = sequence.tokens[: sequence.prompt]
     space = {} if sequence.request.namespace is None else {"namespace": sequence.request.namespace}
-    sequence.hit = cache.match_prefix(prompt, **space, limit=sequence.prompt - 1)
+    sequence.hit = cache.match_prefix(prompt, **space, limit=sequence.prompt - computed)
     cache.prefetch(sequence.hit)
     sequence.clock.asked = clock()
     sequence.clock.count(restoring=sequence.clock.asked - started)
 
 
-def found(sequence: Sequence, clock: Callable[[], float]) -> bool:
-    """True once it is decided what the request will start from."""
-    if sequence.hit is None or sequence.hit.waiting:
+def decided(cache: Cache, sequence: Sequence, others: int, clock: Callable[[], float]) -> bool:
+    """True once the request is to start from what there is. Asked when it could run, as `others` could."""
+    if cache.decide(sequence.hit, others) != "compute":
         return False
     if sequence.clock.asked is not None:
         sequence.clock.count(restoring=clock() - sequence.clock.asked)
@@ -98,24 +100,30 @@ def reach(sequence: Sequence, tokens: int) -> bool:
     return sequence.parts is None or sequence.parts.reach(sequence.computed + tokens)
 
 
-def keep(cache: Cache, sequence: Sequence, pool: KVPool) -> None:
+def keep(
+    cache: Cache, sequence: Sequence, pool: KVPool, computed: int | None = None, *, ahead: int = 0
+) -> None:
     """Give the tree every whole page computed since the last time, and use its slots from now on.
+
+    `computed`: tokens whose rows are all there, where those are fewer than `sequence.computed`. `ahead`:
+    tokens behind them that their rows depend on, too: the keys are of pairs then.
 
     Where another request was quicker with the same page, the tree keeps that one and ours is a duplicate: the
     page table is re-pointed first, then the duplicate is freed. A window moves on only after the insert, so
     that the tree gets all that it reached.
     """
-    first, last = sequence.hit.length // pool.page_size, sequence.computed // pool.page_size
+    computed = sequence.computed if computed is None else computed
+    first, last = sequence.hit.length // pool.page_size, computed // pool.page_size
     if sequence.parts is not None:
         sequence.parts.computed()
-    if first != last:
-        _insert(cache, sequence, first, last)
+    if first < last:
+        _insert(cache, sequence, first, last, computed + ahead)
     if sequence.parts is not None:
         sequence.parts.slide(sequence.computed)
 
 
-def _insert(cache: Cache, sequence: Sequence, first: int, last: int) -> None:
-    tokens = sequence.tokens[sequence.hit.length : sequence.computed]
+def _insert(cache: Cache, sequence: Sequence, first: int, last: int, until: int) -> None:
+    tokens = sequence.tokens[sequence.hit.length : until]
     slots = sequence.page_table[first:last]
     if sequence.parts is None:
         done = cache.insert(sequence.hit, tokens, slots)

@@ -21,7 +21,8 @@ from hicache.engines.reference.config import FULL, ModelConfig
 
 @dataclass(frozen=True, slots=True)
 class KVPool:
-    """`k` and `v`: per layer a contiguous tensor (slots * page_size, kv_heads, head_dim)."""
+    """`k` and `v`: per layer a tensor (slots * page_size, kv_heads, head_dim); contiguous, or some heads of
+    one that is (`drafted.py`)."""
 
     k: list[Tensor]
     v: list[Tensor]

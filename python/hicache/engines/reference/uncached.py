@@ -80,6 +80,13 @@ class Uncached:
     def poll(self) -> None:
         """Nothing is ever under way."""
 
+    def decide(self, hit: UncachedHit, others: int) -> str:
+        """There is nothing to wait for."""
+        return "compute"
+
+    def stepped(self, tokens: int, seconds: float, *, ahead: int) -> None:
+        """Nobody wants to know."""
+
     def load(self, hits: list[UncachedHit]) -> UncachedLoad:
         """Nothing to copy."""
         return UncachedLoad()

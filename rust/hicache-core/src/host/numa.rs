@@ -27,7 +27,7 @@ pub fn node_of_pci(root: &Path, device: &str) -> Option<u32> {
 ///
 /// # Errors
 /// When there is no such node, or the kernel refuses.
-pub(super) fn bind(memory: &mut [u8], node: u32) -> Result<()> {
+pub(super) fn bind(memory: *mut u8, bytes: usize, node: u32) -> Result<()> {
     let nodes = nodes(Path::new("/"));
     if nodes.len() > 1 && !nodes.contains(&node) {
         return argument("host", format!("there is no NUMA node {node}: there are {nodes:?}"));
@@ -42,17 +42,8 @@ pub(super) fn bind(memory: &mut [u8], node: u32) -> Result<()> {
         // One more than the highest bit, which is how the kernel counts.
         let bits = mask.len() * 64 + 1;
         // SAFETY: the mapping is the caller's, and the mask has so many bits.
-        let failed = unsafe {
-            libc::syscall(
-                libc::SYS_mbind,
-                memory.as_mut_ptr(),
-                memory.len(),
-                libc::MPOL_BIND,
-                mask.as_ptr(),
-                bits,
-                0,
-            )
-        };
+        let failed =
+            unsafe { libc::syscall(libc::SYS_mbind, memory, bytes, libc::MPOL_BIND, mask.as_ptr(), bits, 0) };
         if failed != 0 {
             let error = std::io::Error::last_os_error();
             return argument("host", format!("memory can't be bound to NUMA node {node}: {error}"));

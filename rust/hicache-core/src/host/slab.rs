@@ -1,19 +1,16 @@
 //! The region of CPU memory that holds one pool's host pages.
 //!
-//! Anonymous memory, a memfd that other processes can map too, or a file in memory that outlives the process; zeroed, with huge pages where the kernel has
-//! them, touched beforehand by several threads. A slab hands out raw addresses; who may use which is settled
-//! by slots: one owner at a time.
+//! Anonymous memory, a memfd that other processes can map too, or a file in memory that outlives the process; zeroed, in
+//! huge pages where the kernel has them, touched beforehand by several threads. A slab hands out raw addresses; who may
+//! use which is settled by slots: one owner at a time.
 //! On error: names the bytes that can't be had, before anything is kept.
 #![allow(unsafe_code, reason = "hands out addresses into its own mapping")]
 
 use super::numa;
 use crate::error::{Result, argument};
-use memmap2::MmapMut;
+use crate::huge::Mapping;
 use std::fs::File;
 use std::ops::Range;
-
-/// What threads take at a time to touch: whole huge pages.
-const TOUCH: usize = 64 << 20;
 
 /// Where a slab's memory comes from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -34,7 +31,7 @@ pub struct Slab {
     /// Of a shared slab.
     file: Option<File>,
     /// Owns the memory at `base`.
-    _map: Option<MmapMut>,
+    _map: Option<Mapping>,
 }
 
 // SAFETY: the slab never reads or writes its memory itself; owners of slots do, each its own bytes.
@@ -59,13 +56,10 @@ impl Slab {
             return Ok(Self { base, bytes, file: None, _map: None });
         }
         let file = if options.shared { Some(memfd::create(bytes)?) } else { None };
-        let map = match &file {
-            // SAFETY: its size is sealed, and its bytes are only used as those of slots are.
-            Some(file) => unsafe { MmapMut::map_mut(file) },
-            None => MmapMut::map_anon(bytes),
-        };
+        // A memfd's size is sealed.
+        let map = file.as_ref().map_or_else(|| Mapping::anonymous(bytes), |file| Mapping::over(file, bytes));
         let map = Self::ready(map, bytes, options)?;
-        Ok(Self { base: map.as_ptr().cast_mut(), bytes, file, _map: Some(map) })
+        Ok(Self { base: map.base(), bytes, file, _map: Some(map) })
     }
 
     /// The memory of a file that has all of it, with what is in it. It keeps its size as long as the slab is there:
@@ -81,22 +75,18 @@ impl Slab {
         if bytes == 0 {
             return Self::new(0);
         }
-        // SAFETY: it keeps its size, and its bytes are only used as those of slots are.
-        let map = Self::ready(unsafe { MmapMut::map_mut(file) }, bytes, options)?;
-        Ok(Self { base: map.as_ptr().cast_mut(), bytes, file: None, _map: Some(map) })
+        let map = Self::ready(Mapping::over(file, bytes), bytes, options)?;
+        Ok(Self { base: map.base(), bytes, file: None, _map: Some(map) })
     }
 
     /// Memory as the options want it.
-    fn ready(map: std::io::Result<MmapMut>, bytes: usize, options: SlabOptions) -> Result<MmapMut> {
+    fn ready(map: std::io::Result<Mapping>, bytes: usize, options: SlabOptions) -> Result<Mapping> {
         let refused = |error: std::io::Error| format!("no memory for a slab of {bytes} bytes: {error}");
-        let mut map = map.or_else(|error| argument("host", refused(error)))?;
-        // Advice only: a kernel without huge pages serves small ones.
-        #[cfg(all(target_os = "linux", not(miri)))]
-        let _ = map.advise(memmap2::Advice::HugePage);
+        let map = map.or_else(|error| argument("host", refused(error)))?;
         if let Some(node) = options.node {
-            numa::bind(&mut map, node)?;
+            numa::bind(map.base(), bytes, node)?;
         }
-        touch(&map, options.prefault_threads).or_else(|error| argument("host", refused(error)))?;
+        map.touch(options.prefault_threads).or_else(|error| argument("host", refused(error)))?;
         Ok(map)
     }
 
@@ -107,10 +97,10 @@ impl Slab {
     /// When it isn't a shared slab of this size.
     pub fn attach(file: File, bytes: usize) -> Result<Self> {
         memfd::check(&file, bytes)?;
-        // SAFETY: its size is sealed: the mapping can't end early. Who uses which bytes is the slots' business.
-        let map = unsafe { MmapMut::map_mut(&file) };
-        let mut map = map.or_else(|error| argument("host", format!("the slab can't be mapped: {error}")))?;
-        Ok(Self { base: map.as_mut_ptr(), bytes, file: Some(file), _map: Some(map) })
+        // Its size is sealed: the mapping can't end early. Who uses which bytes is the slots' business.
+        let map = Mapping::over(&file, bytes);
+        let map = map.or_else(|error| argument("host", format!("the slab can't be mapped: {error}")))?;
+        Ok(Self { base: map.base(), bytes, file: Some(file), _map: Some(map) })
     }
 
     /// The descriptor by which other processes map it, if it is shared.
@@ -140,36 +130,6 @@ impl Slab {
         // SAFETY: `run.start <= self.bytes`, checked above: inside the mapping or one past its end.
         Some(unsafe { self.base.add(run.start) })
     }
-}
-
-/// Has the kernel give all of the memory now, by several threads: zeroing is what takes long.
-#[cfg(target_os = "linux")]
-fn touch(map: &MmapMut, threads: usize) -> std::io::Result<()> {
-    let next = std::sync::atomic::AtomicUsize::new(0);
-    let work = || -> std::io::Result<()> {
-        loop {
-            let start = next.fetch_add(TOUCH, std::sync::atomic::Ordering::Relaxed);
-            if start >= map.len() {
-                return Ok(());
-            }
-            map.advise_range(memmap2::Advice::PopulateWrite, start, TOUCH.min(map.len() - start))?;
-        }
-    };
-    std::thread::scope(|scope| {
-        let threads: Vec<_> =
-            (0..threads.min(map.len().div_ceil(TOUCH))).map(|_| scope.spawn(work)).collect();
-        threads.into_iter().try_for_each(|thread| match thread.join() {
-            // A kernel older than 5.14 can't be asked; it gives the pages when they are used.
-            Ok(Err(error)) if error.raw_os_error() == Some(libc::EINVAL) => Ok(()),
-            Ok(done) => done,
-            Err(_) => Err(std::io::Error::other("a thread that touched it panicked")),
-        })
-    })
-}
-
-#[cfg(not(target_os = "linux"))]
-fn touch(_: &MmapMut, _: usize) -> std::io::Result<()> {
-    Ok(())
 }
 
 #[cfg(target_os = "linux")]

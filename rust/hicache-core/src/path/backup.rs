@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::flights::{Copy, ToStore};
 use crate::ids::{HitId, HostSlot, Slot, Tier};
 use crate::policy::HostCopies;
-use crate::tree::{Hold, Missing, PinId, Place};
+use crate::tree::{By, Hold, Missing, PinId, Place};
 use std::ops::Range;
 
 impl HiCache {
@@ -52,6 +52,7 @@ impl HiCache {
         if nothing || self.executor.fault().is_some() {
             return (0, false);
         }
+        self.leaves_by(By::Backup);
         // The sources must not go while room is made; nor may the copies, which hang on them.
         let device = self.tree.pin(self.tree.ancestor(place, on_device), Hold::Device);
         let beside = self.hold_beside(&device, from, missing);

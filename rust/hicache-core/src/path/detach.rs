@@ -6,6 +6,7 @@ use crate::error::{Error, Result, argument};
 use crate::host::SlotPool;
 use crate::ids::Tier;
 use crate::parts::DeviceSlots;
+use crate::tree::By;
 
 impl HiCache {
     /// Empties the device tier and lets go of its memory: when this returns, nobody reads or writes it any
@@ -44,6 +45,7 @@ impl HiCache {
             }
         }
         let before = self.stats.dropped_pages;
+        self.leaves_by(By::Detach);
         self.make_room(Tier::Device, usize::MAX);
         if self.tree.resident(Tier::Device) > 0 {
             return Err(Error::Invariant("C4: device pages are pinned by nobody".to_owned()));

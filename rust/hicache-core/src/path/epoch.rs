@@ -13,10 +13,11 @@
 
 use crate::cache::HiCache;
 use crate::error::Result;
+use crate::explain::Reason;
 use crate::hash::Namespace;
 use crate::identity::Fingerprint;
 use crate::ids::Tier;
-use crate::tree::{Hold, PinId, Place};
+use crate::tree::{By, Hold, PinId, Place};
 
 impl HiCache {
     /// Ends the epoch. Pages are stored and asked for under `identity` from now on. Returns how many pages left the
@@ -29,6 +30,7 @@ impl HiCache {
         self.executor.identify(identity);
         self.config.identity = identity;
         self.flights.backups.iter_mut().for_each(|copy| copy.store.clear());
+        self.leaves_by(By::NewWeights);
         self.tree.end_epoch();
         self.begin_anew();
         let gone = Tier::ALL.map(|tier| self.make_room(tier, usize::MAX).len());
@@ -46,9 +48,10 @@ impl HiCache {
         // A map's order must not decide in which order namespaces come.
         waiting.sort_unstable();
         for id in waiting {
+            self.stop_fetch(id, None);
             let Some(hit) = self.hits.get_mut(&id) else { continue };
-            hit.stop_fetch();
             (hit.matched, hit.stored) = (0, 0..0);
+            hit.story.note(0..u32::MAX, Reason::NewWeights);
             let namespace: Namespace =
                 self.tree.namespace(self.tree.pinned(&hit.pin)).cloned().unwrap_or_default();
             let root = self.tree.root(&namespace);
@@ -66,6 +69,7 @@ impl HiCache {
             self.tree.unpin(pin);
             return;
         }
+        self.leaves_by(By::NewWeights);
         // It keeps the place's name while pages leave.
         let end = self.tree.pin(place, Hold::Soft);
         self.tree.unpin(pin);

@@ -3,6 +3,7 @@
 use crate::cache::HiCache;
 use crate::error::{Result, argument};
 use crate::ids::{Slot, Tier};
+use crate::tree::{By, Spared};
 
 impl HiCache {
     /// Takes `pages` pages out of a tier, or as many as can go, and returns their slots. Slots that the
@@ -12,6 +13,7 @@ impl HiCache {
     /// When the cache is closed.
     pub fn evict(&mut self, tier: Tier, pages: usize) -> Result<Vec<Slot>> {
         self.open()?;
+        self.leaves_by(By::Evict);
         let slots = self.make_room(tier, pages);
         self.act();
         Ok(slots)
@@ -28,6 +30,7 @@ impl HiCache {
         if self.config.engine_owns_slots {
             return argument("slots", "the engine owns the slots: it allocates them itself");
         }
+        self.leaves_by(By::Allocate);
         if self.unified.is_some() {
             let room = self.device_room(pages, &[0])?;
             self.act();
@@ -71,11 +74,20 @@ impl HiCache {
         pages.min(self.host.free())
     }
 
-    /// The same without what is kept back for the device's next leaves, and what waiting requests hold.
+    /// The same, of pages that no waiting request holds.
+    pub(crate) fn idle_host_room(&mut self, pages: usize) -> usize {
+        self.host_room_but(pages, Spared::Waiting)
+    }
+
+    /// The same without what is kept back for the device's next leaves, either.
     pub(crate) fn spare_host_room(&mut self, pages: usize) -> usize {
-        let lacking = pages.saturating_sub(self.host.free());
-        if lacking > 0 {
-            let out = self.tree.evict_spare(Tier::Host, lacking);
+        self.host_room_but(pages, Spared::Reserve)
+    }
+
+    fn host_room_but(&mut self, pages: usize, spared: Spared) -> usize {
+        let missing = pages.saturating_sub(self.host.free());
+        if missing > 0 {
+            let out = self.tree.evict_but(Tier::Host, missing, spared);
             self.left(Tier::Host, &out);
         }
         pages.min(self.host.free())

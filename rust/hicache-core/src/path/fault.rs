@@ -11,7 +11,7 @@ use crate::cache::HiCache;
 use crate::flights::Copy;
 use crate::ids::Tier;
 use crate::transfer::Direction;
-use crate::tree::Hold;
+use crate::tree::{By, Hold};
 
 impl HiCache {
     /// Lands so many of the leading copies of both directions. After a fault these are all of them: what is not
@@ -40,6 +40,7 @@ impl HiCache {
 
     /// Host pages, windows and states of backups that failed. No transfer holds any of the pages any more.
     fn lose_backups(&mut self, failed: Vec<Copy>) {
+        self.leaves_by(By::Fault);
         let mut lost = Vec::with_capacity(failed.len());
         for copy in failed {
             self.stats.backup_failed_pages += u64::from(copy.pages);

@@ -9,17 +9,14 @@
 //! ```
 
 use crate::cache::HiCache;
-use crate::command::Command;
 use crate::error::Result;
-use crate::flights::{Batch, What};
+use crate::flights::What;
 use crate::hash::{self, Digest};
-use crate::hit::{Asked, Keys};
+use crate::hit::{Asked, Fetch, Keys};
 use crate::ids::{HitId, HostSlot, Slot, Tier};
 use crate::path::parts::Room;
 use crate::path::prefetch::BATCH_PAGES;
-use crate::storage::Outcome;
 use crate::tree::{Ballot, Found, Hold, Place};
-use std::sync::Arc;
 
 /// What is read for one boundary.
 struct Reads {
@@ -41,8 +38,8 @@ impl HiCache {
         let (usable, place) = (found.usable, self.tree.ancestor(found.place, found.place.depth));
         let on_host = self.tree.resident_depth(place, Tier::Host);
         let (rest_at, end) = self.rest(id)?;
-        let tokens = (end.saturating_sub(usable)) as usize * self.config.page_size.tokens();
-        let worth_it = tokens > 0 && tokens >= self.config.prefetch_threshold;
+        let pages = end.saturating_sub(usable) as usize;
+        let worth_it = pages > 0 && self.is_worth_it(pages);
         if !(on_host >= usable && usable >= rest_at && worth_it) {
             self.act();
             return Ok(false);
@@ -53,12 +50,21 @@ impl HiCache {
         digests.extend(self.rest_digests(id, place)?);
         let prior = self.tree.last_digest(self.tree.ancestor(place, usable));
         self.hit_mut(id)?.keys =
-            Keys { at: usable, prior, digests: digests[(usable - from) as usize..].to_vec() };
+            Keys { at: on_host, prior, digests: digests[(usable - from) as usize..].to_vec() };
         let asked = self.wanted(place, usable, on_host..end, from, &digests);
-        self.ask(id, on_host, asked.iter().map(|asked| asked.key).collect())?;
-        if let Some(fetch) = &mut self.hit_mut(id)?.fetch {
-            (fetch.asked, fetch.usable) = (asked, usable..usable);
+        let fetch = Fetch {
+            at: usable,
+            front: on_host,
+            span: end - usable,
+            keys: asked.len(),
+            usable: usable..usable,
+            ..Fetch::default()
+        };
+        if asked.is_empty() {
+            self.act();
+            return Ok(false);
         }
+        self.ask(id, Fetch { asked, ..fetch })?;
         self.act();
         Ok(true)
     }
@@ -113,31 +119,44 @@ impl HiCache {
         }
     }
 
-    /// The store answered: reads what the deepest prefix needs that is usable with it and that there is room for.
-    pub(super) fn read_usable(&mut self, id: HitId, outcomes: &[Outcome]) {
-        let Ok(found) = self.find_again(id) else { return };
-        let Some(fetch) = self.hits.get_mut(&id).and_then(|hit| hit.fetch.as_mut()) else { return };
-        let present = std::mem::take(&mut fetch.asked).into_iter().zip(outcomes);
+    /// The store answered: begins to read what the deepest prefix needs that is usable with it and that there is room for.
+    /// False: there is no room for any.
+    pub(super) fn read_usable(&mut self, id: HitId) -> bool {
+        let Ok(found) = self.find_again(id) else { return true };
+        let Some(fetch) = self.hits.get_mut(&id).and_then(|hit| hit.fetch.as_mut()) else { return true };
+        let present = fetch.asked.iter().zip(&fetch.answers);
         let present: Vec<Asked> =
-            present.filter(|(_, outcome)| **outcome == Outcome::Hit).map(|(asked, _)| asked).collect();
+            present.filter(|(_, there)| **there == Some(true)).map(|(asked, _)| *asked).collect();
         let on_host = self.tree.resident_depth(found.place, Tier::Host);
         let ends = self.boundaries(found, on_host, &present);
-        let Some(&deepest) = ends.last() else { return };
-        let (mut end, mut reads) = (deepest, self.reads(found.place, on_host, deepest, &present));
-        // Where there is no room for the deepest one, one about half as far may do.
-        while reads.is_none() {
-            let half = found.usable + (end - found.usable) / 2;
-            let Some(&next) = ends.iter().rfind(|&&boundary| boundary <= half) else { break };
-            (end, reads) = (next, self.reads(found.place, on_host, next, &present));
+        let deepest = ends.last().copied();
+        let pages = (deepest.unwrap_or(found.usable) - found.usable) as usize;
+        let deepest = deepest.filter(|_| self.is_worth_it(pages));
+        self.stats.prefetch_below_threshold += u64::from(pages > 0 && deepest.is_none());
+        let (mut end, mut reads) = (found.usable, None);
+        if let Some(deepest) = deepest {
+            (end, reads) = (deepest, self.reads(found.place, on_host, deepest, &present));
+            // Where there is no room for the deepest one, one about half as far may do.
+            while reads.is_none() {
+                let half = found.usable + (end - found.usable) / 2;
+                let Some(&next) = ends.iter().rfind(|&&boundary| boundary <= half) else { break };
+                (end, reads) = (next, self.reads(found.place, on_host, next, &present));
+            }
         }
-        self.stats.prefetch_no_room += u64::from(end != deepest || reads.is_none());
-        let Some(reads) = reads else { return };
-        if let Some(fetch) = self.hits.get_mut(&id).and_then(|hit| hit.fetch.as_mut()) {
-            fetch.usable.end = end;
+        let Some(fetch) = self.hits.get_mut(&id).and_then(|hit| hit.fetch.as_mut()) else { return true };
+        fetch.no_room = deepest.is_some() && reads.is_none();
+        if fetch.no_room {
+            return false;
         }
+        fetch.asked = Vec::new();
+        fetch.front = on_host;
+        let Some(reads) = reads else { return true };
+        fetch.usable.end = end;
+        self.stats.prefetch_no_room += u64::from(Some(end) != deepest);
         self.read(id, reads);
         // The pages that it counts on are held from now on.
         let _ = self.find_again(id);
+        true
     }
 
     /// Boundaries behind what is usable at which everything agrees, with what the store has: in ascending order.
@@ -186,14 +205,8 @@ impl HiCache {
 
     fn read(&mut self, id: HitId, reads: Reads) {
         for (pages, slots) in reads.full.chunks(BATCH_PAGES).zip(reads.room.full.chunks(BATCH_PAGES)) {
-            let (at, keys) = (pages[0].page, pages.iter().map(|page| page.key).collect());
-            let to = slots.iter().copied().map(HostSlot::full).collect();
-            self.submit_read(id, keys, to, |hit, attempt| What::Read {
-                hit,
-                attempt,
-                at,
-                slots: slots.to_vec(),
-            });
+            let keys = pages.iter().map(|page| page.key).collect();
+            self.submit_full(id, pages[0].page, keys, slots.to_vec());
         }
         let parts = reads.parts.iter().flatten().zip(reads.room.parts.into_iter().flatten());
         let parts: Vec<(Asked, HostSlot)> =
@@ -203,21 +216,6 @@ impl HiCache {
             let reads = batch.iter().map(|(asked, to)| (asked.page, *to)).collect();
             self.submit_read(id, keys, to, |hit, attempt| What::ReadParts { hit, attempt, reads });
         }
-    }
-
-    fn submit_read(
-        &mut self,
-        id: HitId,
-        keys: Vec<Digest>,
-        slots: Vec<HostSlot>,
-        what: impl FnOnce(HitId, u64) -> What,
-    ) {
-        let batch = self.flights.next_batch();
-        let Some(fetch) = self.hits.get_mut(&id).and_then(|hit| hit.fetch.as_mut()) else { return };
-        self.commands.push(Command::Read { id: batch, keys, slots, cancel: Arc::clone(&fetch.cancel) });
-        fetch.open += 1;
-        let (what, deadline) = (what(id, fetch.attempt), fetch.deadline);
-        self.flights.prefetches.push_back(Batch { id: batch, deadline, outcomes: None, what });
     }
 
     /// Keys under which a part of pages on the path to `end` is stored.

@@ -10,7 +10,7 @@ use crate::host::SlotPool;
 use crate::ids::{HostSlot, Slot, Tier};
 use crate::path::parts::Room;
 use crate::restart::Kept;
-use crate::tree::Place;
+use crate::tree::{By, Place};
 use std::sync::Arc;
 
 /// What became of the pages that the process before this one left on the host, in slots of all spaces.
@@ -70,9 +70,10 @@ impl HiCache {
     /// Host slots to read these pages into, for as many of the leading ones as there is room for: those they are in
     /// already, and others.
     pub(crate) fn slots_to_read(&mut self, keys: &[Digest]) -> Vec<Slot> {
+        self.leaves_by(By::Prefetch);
         let claimed = self.claim(0, keys);
         let missing = claimed.iter().filter(|slot| slot.is_none()).count();
-        let room = self.host_room(missing);
+        let room = self.idle_host_room(missing);
         let mut others = self.host.take(room).unwrap_or_default().into_iter();
         let mut claimed = claimed.into_iter();
         let mut slots = Vec::with_capacity(keys.len());
@@ -87,6 +88,7 @@ impl HiCache {
 
     /// The same for pages and parts, all or none.
     pub(crate) fn room_to_read(&mut self, full: &[Digest], parts: &[Vec<Digest>]) -> Option<Room> {
+        self.leaves_by(By::Prefetch);
         let keys = || std::iter::once(full).chain(parts.iter().map(Vec::as_slice));
         let claimed: Vec<Vec<Option<Slot>>> =
             (0..).zip(keys()).map(|(space, keys)| self.claim(space, keys)).collect();

@@ -3,9 +3,10 @@
 use crate::cache::HiCache;
 use crate::command::Command;
 use crate::error::{Error, Result, argument};
+use crate::explain::{Loaded as Given, Reason};
 use crate::flights::Copy;
 use crate::ids::{HitId, Slot, Tier};
-use crate::tree::{Hold, PinId, Place};
+use crate::tree::{By, Hold, PinId, Place};
 use crate::unified::GateId;
 
 /// What a load started.
@@ -43,24 +44,44 @@ pub(super) struct Copies {
 impl HiCache {
     /// Pins hits on the device and starts to copy there what is on the host, as far as there is room:
     /// with our own slots (evicting others' pages), or with those of an engine that owns them.
-    /// A prefetch that is still undecided is given up.
+    /// A prefetch that is still undecided is given up. What is less than the configured threshold isn't copied.
     ///
     /// # Errors
     /// When a hit was released, is loaded or is named twice; when slots are given that are not the
     /// engine's to give, or none by an engine that owns them. Nothing was changed.
     pub fn load(&mut self, ids: &[HitId], given: Option<&[Slot]>) -> Result<Loaded> {
+        self.load_within(ids, given, None)
+    }
+
+    /// The same with a budget: so many device pages at most may become unavailable by it, those that it copies and those
+    /// that are there and that nobody else holds. A hit whose copies don't fit into what those before it left isn't copied:
+    /// it ends with what is on the device, which is held in any case.
+    ///
+    /// # Errors
+    /// The same.
+    pub fn load_within(
+        &mut self,
+        ids: &[HitId],
+        given: Option<&[Slot]>,
+        budget: Option<usize>,
+    ) -> Result<Loaded> {
         self.open()?;
         self.on_device()?;
         self.check_load(ids, given)?;
+        self.leaves_by(By::Load);
         // All are held before room is made for any: none may go to make room for another.
+        let before = budget.map_or(0, |_| self.tree.evictable(Tier::Device));
         let held = ids.iter().map(|&id| self.hold(id)).collect::<Result<Vec<Held>>>()?;
+        let mut budget = budget.map(|pages| pages.saturating_sub(before - self.tree.evictable(Tier::Device)));
         let mut given = given.map(<[Slot]>::to_vec);
         if let Some(given) = &mut given {
             given.reverse();
         }
         let mut copies = Copies::default();
         for hit in held {
-            if self.parts.is_empty() {
+            if let Some(why) = self.declines(&hit, budget.as_mut()) {
+                self.decline(hit, why, &mut copies)?;
+            } else if self.parts.is_empty() {
                 self.raise(hit, given.as_mut(), &mut copies)?;
             } else {
                 self.raise_parts(hit, &mut copies)?;
@@ -137,7 +158,7 @@ impl HiCache {
         let host = self.tree.pin(self.tree.ancestor(place, on_host), Hold::Host);
         let ready = (found.device < on_device)
             .then(|| self.tree.pin(self.tree.ancestor(place, found.device), Hold::Device));
-        self.hit_mut(id)?.stop_fetch();
+        self.stop_fetch(id, Some(self.why_loaded(id)));
         Ok(Held { id, device, host, ready })
     }
 
@@ -162,6 +183,7 @@ impl HiCache {
         self.stats.load_no_room_pages += (missing - slots.len()) as u64;
         #[expect(clippy::cast_possible_truncation, reason = "no more slots than pages")]
         let to = from + slots.len() as u32;
+        self.hit_mut(id)?.story.note(to..place.depth, Reason::DeviceFull);
         let sources = self.tree.slots(place, from..to, Tier::Host);
         let end = self.tree.raise(place, &slots);
         self.device.place(&slots);
@@ -181,18 +203,23 @@ impl HiCache {
         let (pin, to, turn) = (self.tree.pin(end, Hold::Device), end.depth, self.tree.next_turn(end));
         let hit = self.hits.get_mut(&id).ok_or(Error::Hit("was released"))?;
         let soft = [Some(std::mem::replace(&mut hit.pin, pin)), hit.also.take()];
-        (hit.loaded, hit.copied) = (true, to - from);
+        hit.loaded = true;
         hit.request.turn = turn;
         let fetched = (hit.stored.end.min(to)).saturating_sub(hit.stored.start.max(from));
         soft.into_iter().flatten().for_each(|soft| self.tree.unpin(soft));
-        self.count_hit(from, to, fetched);
+        let loaded = Given { device: from, host: to - from - fetched, storage: fetched };
+        (hit.story.loaded, hit.copied) = (Some(loaded), to - from);
+        let prompt = hit.story.tokens;
+        self.count_hit(loaded, prompt);
         Ok(())
     }
 
-    fn count_hit(&mut self, from: u32, to: u32, fetched: u32) {
+    fn count_hit(&mut self, loaded: Given, prompt: u64) {
         let tokens = |pages: u32| u64::from(pages) * self.config.page_size.tokens() as u64;
-        self.stats.hit_device_tokens += tokens(from);
-        self.stats.hit_storage_tokens += tokens(fetched);
-        self.stats.hit_host_tokens += tokens(to - from - fetched);
+        self.stats.loaded_requests += 1;
+        self.stats.hit_device_tokens += tokens(loaded.device);
+        self.stats.hit_storage_tokens += tokens(loaded.storage);
+        self.stats.hit_host_tokens += tokens(loaded.host);
+        self.stats.missed_tokens += prompt.saturating_sub(tokens(loaded.pages()));
     }
 }

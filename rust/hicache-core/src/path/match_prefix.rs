@@ -51,6 +51,7 @@ impl HiCache {
         let id = HitId(u64::from(self.serial) << 44 | self.hits_made);
         self.stats.requests += 1;
         self.stats.matched_tokens += tokens.len() as u64;
+        let story = self.begin_story(start, tokens.len(), prompt);
         let hit = Hit {
             request,
             pin,
@@ -63,6 +64,10 @@ impl HiCache {
             stored: 0..0,
             fetch: None,
             keys: Keys::default(),
+            arrived: self.now,
+            first_asked: None,
+            stop_said: None,
+            story,
         };
         self.hits.insert(id, hit);
         self.publish();

@@ -7,17 +7,23 @@
 //! ```
 //! A verb checks its arguments before it changes anything, changes the tree, and appends commands.
 //!
-//! What windows and states add to a verb is beside it: `raise` to `load`, `give` to `insert`, `fetch` to `prefetch`,
+//! What a waiting request does is `decide`'s; what `prefetch` reads when is `filling`'s, what becomes of it `arrive`'s.
+//! What windows and states add to a verb is beside it: `raise` to `load` (of which `decline` is what isn't copied), `give` to `insert`, `fetch` to `prefetch`,
 //! `graft` to `poll`, `parts` to `evict` and `allocate`; `shared` is for a unified buffer, `forward` for what the engine
-//! computes in it meanwhile, and `leftovers` for host memory that outlives the process. `write`, `reserve` and `store` say
-//! when what is copied further down.
+//! computes in it meanwhile, `leftovers` for host memory that outlives the process, and `rewind` for tokens that were
+//! inserted and taken back. `write`, `reserve` and `store` say when what is copied further down.
 
+mod arrive;
 mod backup;
+mod decide;
+mod decline;
 mod detach;
 mod epoch;
 mod evict;
+mod explain;
 mod fault;
 mod fetch;
+mod filling;
 mod forward;
 mod give;
 mod graft;
@@ -31,6 +37,7 @@ mod prefetch;
 mod raise;
 mod release;
 mod reserve;
+mod rewind;
 mod shared;
 mod store;
 mod view;

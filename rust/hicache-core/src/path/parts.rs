@@ -6,7 +6,7 @@ use crate::error::{Error, Result, argument};
 use crate::host::SlotPool;
 use crate::ids::{Slot, Tier};
 use crate::parts::{PartPools, PartStats};
-use crate::tree::Evicted;
+use crate::tree::{By, Evicted};
 
 /// Slots that were taken together.
 #[derive(Debug, Default)]
@@ -46,6 +46,7 @@ impl HiCache {
         self.open()?;
         self.on_device()?;
         self.part(part)?;
+        self.leaves_by(By::Allocate);
         let slots = if self.unified.is_some() {
             self.device_room(0, &[count])?.and_then(|mut room| room.parts.pop())
         } else {
@@ -75,6 +76,7 @@ impl HiCache {
     pub fn evict_part(&mut self, part: usize, tier: Tier, count: usize) -> Result<Vec<Slot>> {
         self.open()?;
         self.part(part)?;
+        self.leaves_by(By::Evict);
         let mut out = self.tree.evict_component(part, tier, count);
         self.left(tier, &out);
         self.act();

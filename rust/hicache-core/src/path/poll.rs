@@ -2,10 +2,12 @@
 
 use crate::cache::HiCache;
 use crate::error::Result;
+use crate::explain::{Reason, Revoked};
 use crate::flights::{Batch, Ready, What};
-use crate::ids::{HitId, Slot, Tier};
+use crate::ids::{HitId, Tier};
 use crate::storage::Outcome;
 use crate::transfer::Direction;
+use crate::tree::By;
 
 impl HiCache {
     /// How many leading transfers of each kind have ended.
@@ -17,7 +19,7 @@ impl HiCache {
     /// The same, when it is known whether there is a fault: then no copy is under way any more.
     fn ended(&mut self, fault: bool) -> Ready {
         while let Some(done) = self.executor.completed() {
-            self.flights.land(done.id, done.outcomes);
+            self.flights.land(done);
         }
         let landed = |copies: &std::collections::VecDeque<crate::flights::Copy>, finished: u64| {
             copies.iter().take_while(|copy| fault || copy.ticket <= finished).count()
@@ -49,7 +51,7 @@ impl HiCache {
         let ready = self.ended(fault);
         let most = limits.unwrap_or(ready);
         let copies = |ready: usize, most: usize| if fault { ready } else { ready.min(most) };
-        let applied = Ready {
+        let mut applied = Ready {
             backups: copies(ready.backups, most.backups),
             loads: copies(ready.loads, most.loads),
             stores: ready.stores.min(most.stores),
@@ -59,125 +61,67 @@ impl HiCache {
         self.take_strays(applied.strays, limits.is_none());
         self.land_copies(applied.backups, applied.loads);
         if fault {
+            self.leaves_by(By::Fault);
             self.make_room(Tier::Device, usize::MAX);
         }
-        let batches = self.flights.stores.drain(..applied.stores).collect::<Vec<_>>();
-        let fetched = self.flights.prefetches.drain(..applied.prefetches).collect::<Vec<_>>();
-        batches.into_iter().chain(fetched).for_each(|batch| self.apply(batch));
+        self.flights
+            .stores
+            .drain(..applied.stores)
+            .collect::<Vec<_>>()
+            .into_iter()
+            .for_each(|batch| self.apply(batch));
+        applied.prefetches = self.apply_fetched(applied.prefetches, limits.is_none());
         self.let_deadlines_pass();
         self.try_again();
         self.fill_reserves();
+        self.fill();
         self.store_waiting();
         self.submit_backups();
         self.carry_out();
         Ok(applied)
     }
 
-    fn apply(&mut self, batch: Batch) {
+    pub(super) fn apply(&mut self, batch: Batch) {
         let outcomes = batch.outcomes.unwrap_or_default();
         match batch.what {
             What::Store { holds, written } => self.stored(holds, &written, &outcomes),
-            What::Exists { hit, attempt } => {
+            What::Exists { hit, attempt, from } => {
                 if self.fetches(hit, attempt) {
-                    self.count_faults(&outcomes);
-                    if self.parts.is_empty() {
-                        self.read_present(hit, leading_hits(&outcomes));
-                    } else {
-                        self.read_usable(hit, &outcomes);
-                    }
-                    self.fetch_step(hit);
+                    self.answered(hit, from, &outcomes);
                 }
             }
             What::Read { hit, attempt, at, slots } => {
                 self.count_faults(&outcomes);
-                let arrived = leading_hits(&outcomes);
-                if self.fetches(hit, attempt) {
-                    self.graft(hit, at, slots, arrived);
-                    self.fetch_step(hit);
-                } else {
-                    self.stats.prefetch_dropped_pages += arrived as u64;
-                    self.give_reads_of(0, &slots);
-                }
+                self.arrive(hit, attempt, at, slots, &outcomes);
             }
             What::ReadParts { hit, attempt, reads } => {
                 self.count_faults(&outcomes);
-                if self.fetches(hit, attempt) {
-                    self.graft_parts(hit, &reads, &outcomes);
-                    self.fetch_step(hit);
-                } else {
-                    self.stats.prefetch_dropped_pages += hits(&outcomes).count() as u64;
-                    self.give_reads_back(&reads);
-                }
+                self.arrive_parts(hit, attempt, reads, outcomes);
             }
         }
     }
 
-    /// Hangs pages that were read below the hit's place; gives back the slots of those that can't be.
-    fn graft(&mut self, id: HitId, at: u32, mut slots: Vec<Slot>, arrived: usize) {
-        let late = slots.split_off(arrived);
-        self.give_reads_of(0, &late);
-        let Ok(found) = self.find_again(id) else { return self.give_reads_of(0, &slots) };
-        let place = found.place;
-        let on_host = self.tree.resident_depth(place, Tier::Host);
-        // Others may have brought some of these pages meanwhile, or those before them may have gone.
-        let useless = if on_host < at { slots.len() } else { slots.len().min((on_host - at) as usize) };
-        self.stats.prefetch_dropped_pages += useless as u64;
-        self.host.give_back(&slots[..useless]);
-        self.forget_slots(0, &slots[..useless]);
-        slots.drain(..useless);
-        if slots.is_empty() {
-            return;
-        }
-        let Some(hit) = self.hits.get_mut(&id) else { return };
-        let size = self.tree.page_size().tokens();
-        let from = (on_host - hit.rest_at) as usize * size;
-        let key = hit.rest.view().range(from..from + slots.len() * size);
-        let at = self.tree.ancestor(place, on_host);
-        let known = self.tree.follow(at, key);
-        let digests = hit.keys.after(known.depth, self.tree.last_digest(known));
-        let done = self.tree.extend_from(at, known, key, Tier::Host, &slots, digests);
-        self.stats.hashed_pages += done.hashed as u64;
-        debug_assert!(done.known == 0, "pages after the host's last one are not on the host");
-        self.host.place(&slots);
-        self.tree.store(done.place, on_host..done.place.depth);
-        if self.parts.is_empty() {
-            let start = if hit.stored.is_empty() { on_host } else { hit.stored.start };
-            hit.stored = start..done.place.depth;
-        }
-        self.stats.prefetched_pages += slots.len() as u64;
-        self.note_stored(id);
-    }
-
-    /// Whether a hit still waits for this attempt.
-    fn fetches(&self, id: HitId, attempt: u64) -> bool {
-        let fetch = self.hits.get(&id).and_then(|hit| hit.fetch.as_ref());
-        fetch.is_some_and(|fetch| fetch.attempt == attempt)
-    }
-
-    /// One batch less to wait for; with the last one the wait is over.
-    fn fetch_step(&mut self, id: HitId) {
-        let Some(hit) = self.hits.get_mut(&id) else { return };
-        if let Some(fetch) = &mut hit.fetch {
-            fetch.open -= 1;
-            if fetch.open == 0 {
-                hit.fetch = None;
-            }
-        }
-    }
-
-    fn count_faults(&mut self, outcomes: &[Outcome]) {
+    pub(super) fn count_faults(&mut self, outcomes: &[Outcome]) {
         let count = |what| outcomes.iter().filter(|&&outcome| outcome == what).count() as u64;
         self.stats.corrupt_pages += count(Outcome::Corrupt) + count(Outcome::Short);
         self.stats.read_failed_pages += count(Outcome::Failed) + count(Outcome::TimedOut);
     }
 
+    /// Pages that came after their deadline: what was wrong with them is counted all the same.
+    fn read_in_vain(&mut self, outcomes: &[Outcome]) {
+        self.count_faults(outcomes);
+        self.stats.prefetch_dropped_pages +=
+            outcomes.iter().filter(|&&outcome| outcome == Outcome::Hit).count() as u64;
+    }
+
     fn let_deadlines_pass(&mut self) {
         self.stats.deadlines_passed += self.flights.expire(self.now) as u64;
-        for hit in self.hits.values_mut() {
-            if hit.fetch.as_ref().is_some_and(|fetch| self.now >= fetch.deadline) {
-                hit.stop_fetch();
-            }
-        }
+        let late = |id: &&HitId| {
+            let fetch = self.hits.get(*id).and_then(|hit| hit.fetch.as_ref());
+            fetch.is_some_and(|fetch| self.now >= fetch.deadline)
+        };
+        let late: Vec<HitId> = self.fetches.values().filter(late).copied().collect();
+        late.into_iter().for_each(|id| self.stop_fetch(id, Some(Reason::Revoked(Revoked::Deadline))));
     }
 
     /// Strays that have landed: the leading ones or, where nobody has to agree, all of them, so that none
@@ -200,17 +144,15 @@ impl HiCache {
             What::Store { holds, written } => {
                 self.stored(holds, &written, &batch.outcomes.unwrap_or_default());
             }
-            What::Read { slots, .. } => self.give_reads_of(0, &slots),
-            What::ReadParts { reads, .. } => self.give_reads_back(&reads),
-            What::Exists { .. } => {}
+            What::Read { slots, .. } => {
+                self.read_in_vain(&batch.outcomes.unwrap_or_default());
+                self.give_reads_of(0, &slots);
+            }
+            What::ReadParts { reads, .. } => {
+                self.read_in_vain(&batch.outcomes.unwrap_or_default());
+                self.give_reads_back(&reads);
+            }
+            What::Exists { .. } => self.count_faults(&batch.outcomes.unwrap_or_default()),
         }
     }
-}
-
-fn hits(outcomes: &[Outcome]) -> impl Iterator<Item = usize> + '_ {
-    outcomes.iter().enumerate().filter(|(_, outcome)| **outcome == Outcome::Hit).map(|(at, _)| at)
-}
-
-fn leading_hits(outcomes: &[Outcome]) -> usize {
-    outcomes.iter().take_while(|&&outcome| outcome == Outcome::Hit).count()
 }

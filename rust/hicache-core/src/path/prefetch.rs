@@ -1,18 +1,22 @@
-//! `prefetch`: storage → host, while the request waits. Asks which pages there are, then reads them.
+//! `prefetch`: storage → host, while the request waits. Asks which pages there are; what of them is read when is
+//! `filling`'s.
 
 use crate::cache::HiCache;
 use crate::command::Command;
 use crate::error::{Error, Result};
+use crate::explain::Reason;
 use crate::flights::{Batch, What};
 use crate::hash::{self, Digest};
 use crate::hit::{Fetch, Keys};
-use crate::ids::{HitId, HostSlot, Tier};
-use crate::tree::Hold;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use crate::ids::{HitId, Tier};
+use crate::policy::fetching::Request;
+use crate::storage::Outcome;
 
-/// Pages that one batch reads.
+/// Pages that one batch asks for, or reads.
 pub(crate) const BATCH_PAGES: usize = 128;
+
+/// Questions of one request that wait for a thread, or for an answer.
+const QUESTIONS: usize = 4;
 
 impl HiCache {
     /// Starts to bring the rest of a hit's tokens from storage to the host. Returns at once: whether
@@ -44,78 +48,153 @@ impl HiCache {
         let contiguous = place.depth >= hit.rest_at;
         let known = (place.depth.max(hit.rest_at) - hit.rest_at) as usize * size;
         let rest = hit.rest.view().from(known);
-        let worth_it = !rest.is_empty()
-            && rest.len() / size * self.config.page_size.tokens() >= self.config.prefetch_threshold;
-        if !(on_host && contiguous && worth_it) {
+        let pages = rest.len() / size;
+        if !(on_host && contiguous && pages > 0 && self.is_worth_it(pages)) {
+            self.note_not_asked(id, on_host, place.depth, pages);
             self.act();
             return Ok(false);
         }
         let (prior, at) = (self.tree.last_digest(place), place.depth);
-        if hit.keys.after(at, prior).len() < rest.len() / size {
+        if hit.keys.after(at, prior).len() < pages {
             let digests = hash::chain(prior, rest, self.tree.page_size());
             self.stats.hashed_pages += digests.len() as u64;
             self.hit_mut(id)?.keys = Keys { at, prior, digests };
         }
         let keys = &self.hit(id)?.keys;
-        let digests = keys.digests[(at - keys.at) as usize..].to_vec();
-        self.ask(id, at, digests)?;
+        let count = keys.digests.len() - (at - keys.at) as usize;
+        #[expect(clippy::cast_possible_truncation, reason = "a path has fewer than 2^32 pages")]
+        let span = count as u32;
+        self.ask(id, Fetch { at, front: at, span, keys: count, ..Fetch::default() })?;
         self.act();
         Ok(true)
     }
 
-    /// Asks the store for keys, of pages after `at` pages.
-    pub(super) fn ask(&mut self, id: HitId, at: u32, digests: Vec<Digest>) -> Result<()> {
+    /// Whether so many pages are worth asking for, or reading.
+    pub(super) fn is_worth_it(&self, pages: usize) -> bool {
+        pages * self.config.page_size.tokens() >= self.config.prefetch_threshold
+    }
+
+    /// Begins a prefetch: asks the store for its keys.
+    pub(super) fn ask(&mut self, id: HitId, fetch: Fetch) -> Result<()> {
         let attempt = self.flights.next_batch();
         let deadline = self.now + self.config.prefetch_deadline;
-        let cancel: Arc<AtomicBool> = Arc::default();
-        self.stats.prefetch_asked_pages += digests.len() as u64;
-        self.commands.push(Command::Exists { id: attempt, keys: digests, cancel: Arc::clone(&cancel) });
-        let what = What::Exists { hit: id, attempt };
-        self.flights.prefetches.push_back(Batch { id: attempt, deadline, outcomes: None, what });
-        self.hit_mut(id)?.fetch =
-            Some(Fetch { attempt, deadline, cancel, at, asked: Vec::new(), usable: 0..0, open: 1 });
+        let answers = vec![None; fetch.keys];
+        self.stats.prefetch_asked_pages += fetch.keys as u64;
+        self.fetches.insert(attempt, id);
+        self.hit_mut(id)?.fetch = Some(Fetch { attempt, deadline, answers, ..fetch });
+        (0..QUESTIONS).for_each(|_| self.ask_more(id));
+        self.hit_mut(id)?.story.asked = true;
         Ok(())
     }
 
-    /// The store answered: reads as many of the leading pages as the host has room for.
-    pub(crate) fn read_present(&mut self, id: HitId, present: usize) {
-        let Ok(found) = self.find_again(id) else { return };
-        let place = found.place;
-        // The path that the pages are hung below must not go to make room for them.
-        let on_host = self.tree.resident_depth(place, Tier::Host);
-        let pin = self.tree.pin(self.tree.ancestor(place, on_host), Hold::Host);
-        let wanted = self.hits.get(&id).and_then(|hit| {
-            let first = (hit.fetch.as_ref()?.at - hit.keys.at) as usize;
-            Some(hit.keys.digests[first..first + present].to_vec())
-        });
-        let slots = self.slots_to_read(&wanted.unwrap_or_default());
-        self.tree.unpin(pin);
-        if slots.len() < present {
-            self.stats.prefetch_no_room += 1;
-        }
-        let hit = self.hits.get_mut(&id).and_then(|hit| Some((hit.fetch.as_mut()?, &hit.keys)));
-        let Some((fetch, keys)) = hit else {
-            self.give_reads_of(0, &slots);
+    /// The next question of a prefetch, if there is one.
+    fn ask_more(&mut self, id: HitId) {
+        let waiter = self.waiter(id);
+        let Some(hit) = self.hits.get_mut(&id) else { return };
+        let Some(fetch) = hit.fetch.as_mut().filter(|fetch| fetch.put < fetch.keys && !fetch.settled) else {
             return;
         };
-        let mut at = fetch.at;
-        let asked = &keys.digests[(at - keys.at) as usize..];
-        for (keys, slots) in asked.chunks(BATCH_PAGES).zip(slots.chunks(BATCH_PAGES)) {
-            let (keys, slots) = (keys[..slots.len()].to_vec(), slots.to_vec());
-            let (batch, cancel) = (self.flights.next_batch(), Arc::clone(&fetch.cancel));
-            let to = slots.iter().copied().map(HostSlot::full).collect();
-            self.commands.push(Command::Read { id: batch, keys, slots: to, cancel });
-            #[expect(clippy::cast_possible_truncation, reason = "at most BATCH_PAGES")]
-            let next = at + slots.len() as u32;
-            let what = What::Read { hit: id, attempt: fetch.attempt, at, slots };
-            self.flights.prefetches.push_back(Batch {
-                id: batch,
-                deadline: fetch.deadline,
-                outcomes: None,
-                what,
-            });
-            fetch.open += 1;
-            at = next;
+        let from = fetch.put;
+        fetch.put = fetch.keys.min(from + BATCH_PAGES);
+        let keys: Vec<Digest> = if fetch.asked.is_empty() {
+            let first = (fetch.at - hit.keys.at) as usize;
+            hit.keys.digests[first + from..first + fetch.put].to_vec()
+        } else {
+            fetch.asked[from..fetch.put].iter().map(|asked| asked.key).collect()
+        };
+        let (attempt, deadline, cancel) = (fetch.attempt, fetch.deadline, fetch.cancel.clone());
+        let batch = self.flights.next_batch();
+        self.commands.push(Command::Exists { id: batch, waiter, keys, cancel });
+        let what = What::Exists { hit: id, attempt, from };
+        self.flights.prefetches.push_back(Batch::new(batch, deadline, what));
+    }
+
+    /// A waiting request as policies know it.
+    pub(super) fn waiter(&self, id: HitId) -> Request {
+        let Some(hit) = self.hits.get(&id) else { return Request::default() };
+        let (number, later) = hit.fetch.as_ref().map_or((0, 0), |fetch| {
+            (fetch.attempt, self.tokens(fetch.present.saturating_sub(fetch.begun) as usize))
+        });
+        Request { number, arrived: micros(hit.arrived), prompt: hit.story.tokens, later }
+    }
+
+    pub(super) fn tokens(&self, pages: usize) -> u64 {
+        (pages * self.config.page_size.tokens()) as u64
+    }
+
+    /// The store answered what it has of the keys from place `from` on.
+    pub(super) fn answered(&mut self, id: HitId, from: usize, outcomes: &[Outcome]) {
+        self.count_faults(outcomes);
+        let Some(hit) = self.hits.get_mut(&id) else { return };
+        let Some(fetch) = hit.fetch.as_mut().filter(|fetch| !fetch.settled) else { return };
+        let first = (fetch.at - hit.keys.at.min(fetch.at)) as usize;
+        let mut believed = outcomes.to_vec();
+        for (place, outcome) in (from..).zip(&mut believed) {
+            let key =
+                fetch.asked.get(place).map_or_else(|| hit.keys.digests[first + place], |asked| asked.key);
+            if *outcome == Outcome::Hit && self.doubts.has(&key) {
+                self.stats.prefetch_doubted_pages += 1;
+                *outcome = Outcome::Failed;
+            }
+            fetch.answers[place] = Some(*outcome == Outcome::Hit);
+        }
+        while let Some(&Some(there)) = fetch.answers.get(fetch.answered) {
+            fetch.answered += 1;
+            if fetch.asked.is_empty() {
+                if !there {
+                    fetch.settled = true;
+                    break;
+                }
+                fetch.present += 1;
+            }
+        }
+        fetch.settled |= fetch.answered == fetch.keys;
+        let (settled, parts, present) = (fetch.settled, !fetch.asked.is_empty(), fetch.present as usize);
+        self.note_answers(id, from, &believed);
+        if !settled {
+            self.ask_more(id);
+        } else if !parts && present > 0 && !self.is_worth_it(present) {
+            self.stats.prefetch_below_threshold += 1;
+            let why = self.too_few(present);
+            self.stop_fetch(id, Some(why));
         }
     }
+
+    /// Ends a hit's wait: what waits for a thread ends now, and what arrives from now on is given back. `why`: why those pages
+    /// are missing then that the store has or may have, where nothing was said of them yet.
+    pub(crate) fn stop_fetch(&mut self, id: HitId, why: Option<Reason>) {
+        let Some(hit) = self.hits.get_mut(&id) else { return };
+        let Some(fetch) = hit.fetch.take() else { return };
+        if let Some(why) = why {
+            hit.story.note(fetch.expected(), why);
+        }
+        self.fetches.remove(&fetch.attempt);
+        fetch.cancel.store(true, std::sync::atomic::Ordering::Relaxed);
+        self.commands.push(Command::Cancel { waiter: fetch.attempt });
+        for early in fetch.early.into_values() {
+            self.stats.prefetch_dropped_pages += early.arrived as u64;
+            self.give_reads_of(0, &early.slots);
+        }
+        for (reads, outcomes) in fetch.parts {
+            let came = outcomes.iter().filter(|&&outcome| outcome == Outcome::Hit).count();
+            self.stats.prefetch_dropped_pages += came as u64;
+            self.give_reads_back(&reads);
+        }
+    }
+
+    /// Whether a hit still waits for this attempt.
+    pub(super) fn fetches(&self, id: HitId, attempt: u64) -> bool {
+        let fetch = self.hits.get(&id).and_then(|hit| hit.fetch.as_ref());
+        fetch.is_some_and(|fetch| fetch.attempt == attempt)
+    }
+}
+
+/// A time as policies are told it.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "what is before the clock's 0 is 0"
+)]
+pub(super) fn micros(seconds: f64) -> u64 {
+    (seconds * 1e6) as u64
 }

@@ -3,6 +3,7 @@
 
 use crate::cache::HiCache;
 use crate::error::Result;
+use crate::explain::Reason;
 use crate::ids::{Slot, Tier};
 use crate::path::load::{Copies, Held};
 use crate::tree::{Missing, Place};
@@ -23,6 +24,7 @@ impl HiCache {
         let ready = self.tree.pinned(held.ready.as_ref().unwrap_or(&held.device));
         let Some(room) = self.device_room(full as usize, &counts)? else {
             self.stats.load_no_room_pages += u64::from(full);
+            self.hit_mut(held.id)?.story.note(ready.depth..end.depth, Reason::DeviceFull);
             for (pools, &count) in self.parts.iter_mut().zip(&counts) {
                 pools.stats.load_no_room += count as u64;
             }
@@ -62,7 +64,13 @@ impl HiCache {
     }
 
     /// A hit is loaded and ends at `end`, of which so many pages were usable as they were.
-    fn settle_held(&mut self, held: Held, end: Place, from: u32, copies: &mut Copies) -> Result<()> {
+    pub(super) fn settle_held(
+        &mut self,
+        held: Held,
+        end: Place,
+        from: u32,
+        copies: &mut Copies,
+    ) -> Result<()> {
         let Held { id, device, host, ready } = held;
         let end = self.tree.touch_exactly(end);
         // Also where nothing was brought: else the pin would keep the windows of the whole edge that it ends on.

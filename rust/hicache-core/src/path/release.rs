@@ -2,6 +2,7 @@
 
 use crate::cache::HiCache;
 use crate::error::{Error, Result};
+use crate::explain::{Reason, Revoked};
 use crate::ids::{Cursor, HitId};
 use crate::policy::{Moment, Request, tick};
 
@@ -12,8 +13,10 @@ impl HiCache {
     /// # Errors
     /// When it was released before.
     pub fn release(&mut self, id: HitId, generated: u64) -> Result<Cursor> {
+        // Of one that was never loaded.
+        let found = self.hits.get(&id).filter(|hit| !hit.loaded).map(|_| self.would_find(id));
+        self.stop_fetch(id, Some(Reason::Revoked(Revoked::Release)));
         let mut hit = self.hits.remove(&id).ok_or(Error::Hit("was released"))?;
-        hit.stop_fetch();
         self.stats.generated_tokens += generated;
         let place = self.tree.pinned(&hit.pin);
         let cursor = Cursor { cache: Some(self.serial), ..self.tree.cursor(place) };
@@ -21,14 +24,15 @@ impl HiCache {
         let (tick, moment) = (tick(self.now), Moment::Released { generated });
         self.tree.tell(Request { tick, moment, ..hit.request }, 0..place.depth, place);
         self.tree.touch_matched(place);
-        hit.also.into_iter().for_each(|pin| self.tree.unpin(pin));
-        if hit.loaded {
-            self.leave_place(hit.pin);
+        hit.also.take().into_iter().for_each(|pin| self.tree.unpin(pin));
+        let pin = self.end_story(id, hit, found);
+        if found.is_none() {
+            self.leave_place(pin);
         } else {
-            self.tree.unpin(hit.pin);
+            self.tree.unpin(pin);
         }
-        self.stir();
-        self.publish();
+        // Backups wait for those of the step's other requests.
+        self.act_on_rest();
         Ok(cursor)
     }
 }

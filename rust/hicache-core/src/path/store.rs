@@ -126,7 +126,7 @@ impl HiCache {
             self.tree.store(end, pages.clone());
             let slots = self.tree.slots(end, pages.clone(), Tier::Host);
             let to_store = self.pages_to_store(end, pages.clone(), &slots);
-            to_store.into_iter().zip(pages).for_each(|(page, at)| self.fill(end, page, at));
+            to_store.into_iter().zip(pages).for_each(|(page, at)| self.add(end, page, at));
         }
         for part in 0..self.parts.len() {
             let owed = self.tree.take_owed(part, end);
@@ -139,13 +139,13 @@ impl HiCache {
             for (page, at) in to_store.into_iter().zip(pages) {
                 // What a pin at the end doesn't hold of a part, one right behind it does.
                 let end = if at < held { self.tree.ancestor(end, at + 1) } else { end };
-                self.fill(end, page, at);
+                self.add(end, page, at);
             }
         }
     }
 
     /// One more page of a batch. What it holds it holds up to there, with its parts.
-    fn fill(&mut self, end: Place, page: ToStore, at: u32) {
+    fn add(&mut self, end: Place, page: ToStore, at: u32) {
         let filling = &mut self.to_store.filling;
         let hold = filling.holds.last().map(|hold| self.tree.pinned(hold));
         let end = self.tree.ancestor(end, end.depth);
@@ -173,9 +173,10 @@ impl HiCache {
             parents: pages.iter().map(|page| page.parent).collect(),
             slots: pages.iter().map(|page| page.slot).collect(),
         });
+        // They are stored anew.
+        pages.iter().for_each(|page| self.doubts.stored(&page.digest));
         let deadline = self.now + self.config.store_deadline;
-        let what = What::Store { holds, written };
-        self.flights.stores.push_back(Batch { id, deadline, outcomes: None, what });
+        self.flights.stores.push_back(Batch::new(id, deadline, What::Store { holds, written }));
     }
 
     /// Whether another batch may be on its way.

@@ -110,6 +110,10 @@ impl MemoryStore {
         if self.state().touch(&name) {
             return (Outcome::Hit, false);
         }
+        if page.bytes() as u64 > self.capacity {
+            // Not even copied.
+            return (Outcome::Declined, false);
+        }
         let attempt = self.attempts.begin(name);
         let payload: Arc<[u8]> = page.to_vec().into();
         let kept = Kept { checksum: xxh3_64(&payload), payload, written: Instant::now() };
@@ -123,9 +127,7 @@ impl MemoryStore {
             }
             let bytes = kept.payload.len() as u64;
             while state.ledger.bytes() + bytes > self.capacity {
-                let Some(next) =
-                    state.ledger.next(|name| spared.contains(name)).filter(|_| bytes <= self.capacity)
-                else {
+                let Some(next) = state.ledger.next(|name| spared.contains(name)) else {
                     return Outcome::Declined;
                 };
                 state.forget(&next);

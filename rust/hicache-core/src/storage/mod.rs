@@ -13,15 +13,20 @@
 //! | `disk` | batches of transfers between memory and files, past the page cache |
 //! | `slab` | pages in slots of a few large files |
 //! | `memory`, `sim`, `null` | pages in memory; keys that only take time; nothing, also for `shm` |
+//! | `line` | the reads of one request |
+//! | `queue` | what waits for the threads, and which of it is next |
 //! | `removals` | which writes of the workers a removal ended |
 //! | `batch` | what the workers are given, and what they give back |
 //! | `relay`, `desk`, `call` | a store whose calls other threads answer: those of another language |
 //! | `verified`, `seal` | a store around one that isn't trusted with bytes |
+//! | `writes` | how a batch of writes is carried out |
 //! | `workers` | threads that carry out batches; they own bytes, not meaning |
+//! | `about` | what a store says of itself, for who must not wait for it |
 //!
 //! [`Store`] is the specification. Knows keys and bytes; refuses to know the tree, slots and requests.
 //! On error: outcomes per key. No fault of a store reaches a request as an error or a hang.
 
+pub mod about;
 pub mod attempts;
 pub mod batch;
 pub mod call;
@@ -33,10 +38,12 @@ pub mod disk;
 pub mod file;
 pub mod identities;
 pub mod ledger;
+mod line;
 pub mod memory;
 pub mod null;
 pub mod open;
 pub mod outcome;
+mod queue;
 pub mod relay;
 mod removals;
 pub mod seal;
@@ -47,7 +54,9 @@ pub mod url;
 pub mod verified;
 pub mod view;
 pub mod workers;
+mod writes;
 
+pub use about::About;
 pub use batch::{Batch, Completion, Work};
 pub use client::Client;
 pub use desk::Desk;
@@ -126,8 +135,9 @@ pub trait Store: Send + Sync {
     /// What it did so far and what it holds now.
     fn statistics(&self) -> Statistics;
 
-    /// Memory that pages will be read into and written from, before the first of them: a store may prepare it. It
-    /// stays mapped until `close`.
+    /// Memory that pages will be read into and written from: all of it, whole slabs, in one call before the first
+    /// page. It stays mapped until `close` has returned. A store may prepare it, as those who bring bytes through a
+    /// device of their own must; none of this crate does, since the kernel gains nothing from it.
     fn register(&self, _memory: &[(*mut u8, usize)]) {}
 
     /// Whether it is of use only where other processes can map the host's memory.

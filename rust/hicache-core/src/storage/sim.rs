@@ -100,6 +100,9 @@ impl SimStore {
         }
         let parent = parent.map(|parent| (name.0, parent));
         let size = self.options.size.unwrap_or(u64::MAX);
+        if bytes as u64 > size {
+            return (Outcome::Declined, false);
+        }
         while ledger.bytes() + bytes as u64 > size {
             let Some(next) = ledger.next(|name| Some(*name) == parent) else {
                 return (Outcome::Declined, false);

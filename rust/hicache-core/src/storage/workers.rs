@@ -1,23 +1,25 @@
 //! Threads that carry out storage work.
 //!
-//! They get keys and places in memory and give back outcomes, over lock-free queues; they know no tree,
-//! no slots, no requests. Reads go before writes: a waiting request before a background copy; of three or more threads one
-//! does nothing but read. The queue
-//! of writes is bounded: what doesn't fit is given back, never waited for. A write that fails is tried once more. A removal wins
-//! over every write that was asked for before it (`removals`).
+//! They get keys and places in memory and give back outcomes; they know no tree, no slots, no requests. What waits for
+//! them and which of it is next is `queue`'s. Reads go before writes: a waiting request before a background copy; of three or more
+//! threads one does nothing but read. The queue of writes is bounded: what doesn't fit is given back, never waited for. A write
+//! that fails is tried once more. A removal wins over every write that was asked for before it (`removals`).
 //!
 //! A store that panics loses its batch (`Failed`), not its thread. A store that never returns keeps its
 //! thread and the memory of its batch; [`Workers::close`] doesn't wait for it beyond its deadline.
 #![allow(unsafe_code, reason = "makes slices of pages whose slots the work owns")]
 
+use super::about::{About, Board};
 use super::batch::{Batch, Completion, Work};
+use super::queue::{Job, Queue};
 use super::removals::Removals;
+use super::writes;
 use super::{Keys, Outcome, PageMut, PageRef, Store};
 use crate::error::{Result, argument};
 use crate::hash::Digest;
 use crate::identity::Fingerprint;
-use crossbeam_channel::{Receiver, Sender, TrySendError, bounded, select_biased, unbounded};
-use crossbeam_queue::SegQueue;
+use crate::policy::fetching::{Fair, Order, Step};
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -40,46 +42,54 @@ unsafe impl Send for Page {}
 // SAFETY: a shared page is never dereferenced: only the worker that owns its batch does that.
 unsafe impl Sync for Page {}
 
-/// The threads and their queues.
+/// The threads and what waits for them.
 pub struct Workers {
-    reads: Option<Sender<Batch>>,
-    writes: Option<Sender<Batch>>,
-    done: Arc<SegQueue<Completion>>,
+    queue: Arc<Queue>,
     removals: Arc<Removals>,
+    board: Arc<Board>,
     /// Until `close`.
     store: Option<Arc<dyn Store>>,
     threads: Vec<JoinHandle<()>>,
 }
 
 impl Workers {
-    /// Starts `threads` threads; at most `queue` batches of writes wait.
+    /// Starts `threads` threads; at most `queue` batches of writes wait. Requests take turns with their reads.
     ///
     /// # Errors
     /// When the system has no thread to give. Those that were started end by themselves.
     pub fn start(store: &Arc<dyn Store>, threads: usize, queue: usize) -> Result<Self> {
-        let (reads, read) = unbounded();
-        let (writes, write) = bounded(queue);
-        let done = Arc::new(SegQueue::new());
-        let removals = Arc::new(Removals::default());
-        let start = |n: usize| {
-            let (store, read, write, done) =
-                (Arc::clone(store), read.clone(), write.clone(), Arc::clone(&done));
-            let removals = Arc::clone(&removals);
+        Self::with_order(store, threads, queue, Box::<Fair>::default())
+    }
+
+    /// The same with an order of one's own.
+    ///
+    /// # Errors
+    /// The same.
+    pub fn with_order(
+        store: &Arc<dyn Store>,
+        threads: usize,
+        queue: usize,
+        order: Box<dyn Order>,
+    ) -> Result<Self> {
+        let queue = Arc::new(Queue::new(order, queue));
+        let (removals, board) = (Arc::default(), Arc::new(Board::of(&**store)));
+        let mut workers =
+            Self { queue, removals, board, store: Some(Arc::clone(store)), threads: Vec::new() };
+        for n in 0..threads {
+            let (store, queue) = (Arc::clone(store), Arc::clone(&workers.queue));
+            let (removals, board) = (Arc::clone(&workers.removals), Arc::clone(&workers.board));
             // One thread never writes: writes that hang must not keep requests waiting.
             let writes = n > 0 || threads < 3;
-            let work = move || carry_out(&*store, &removals, &read, &write, writes, &done);
-            let thread = std::thread::Builder::new().name(format!("hicache-io-{n}")).spawn(work);
-            thread.or_else(|error| argument("io_threads", format!("no thread to be had: {error}")))
-        };
-        let threads = (0..threads).map(start).collect::<Result<Vec<_>>>()?;
-        Ok(Self {
-            reads: Some(reads),
-            writes: Some(writes),
-            done,
-            removals,
-            store: Some(Arc::clone(store)),
-            threads,
-        })
+            let work = move || carry_out(&*store, (&removals, &board), &queue, writes);
+            match std::thread::Builder::new().name(format!("hicache-io-{n}")).spawn(work) {
+                Ok(thread) => workers.threads.push(thread),
+                Err(error) => {
+                    workers.queue.close();
+                    return argument("io_threads", format!("no thread to be had: {error}"));
+                }
+            }
+        }
+        Ok(workers)
     }
 
     /// A write or a removal is asked for now, whenever it is submitted: a removal wins over every write before it.
@@ -104,11 +114,32 @@ impl Workers {
     /// Takes a batch; gives a write back if the queue is full. After `close` batches are dropped.
     pub fn submit(&self, mut batch: Batch) -> Option<Batch> {
         self.enlist(&mut batch);
-        let queue = if matches!(batch.work, Work::Put(..)) { &self.writes } else { &self.reads };
-        match queue.as_ref()?.try_send(batch) {
-            Err(TrySendError::Full(batch)) => Some(batch),
-            Ok(()) | Err(TrySendError::Disconnected(_)) => None,
-        }
+        self.queue.put(batch)
+    }
+
+    /// Nobody waits for a request's questions and reads any more: those that haven't begun end now.
+    pub fn cancel(&self, number: u64) {
+        self.queue.cancel(number);
+    }
+
+    /// The engine made a step: which read is next may depend on that.
+    pub fn step(&self, step: Step) {
+        self.queue.step(step);
+    }
+
+    /// For how long the oldest read of each request has been under way, in microseconds.
+    pub fn under_way(&self) -> Vec<(u64, u64)> {
+        self.queue.under_way()
+    }
+
+    /// Batches that wait for a thread: questions and removals, reads, writes.
+    pub fn waiting(&self) -> [usize; 3] {
+        self.queue.waiting()
+    }
+
+    /// How often a thread without work was woken.
+    pub fn wakeups(&self) -> u64 {
+        self.queue.wakeups()
     }
 
     /// Whose threads they are, until `close`.
@@ -116,14 +147,19 @@ impl Workers {
         self.store.as_deref()
     }
 
+    /// What the store said of itself after the last batch that ended. Nobody waits for it here.
+    pub fn about(&self) -> Arc<About> {
+        self.board.read()
+    }
+
     /// The next batch that ended, in order of ending.
     pub fn completed(&self) -> Option<Completion> {
-        self.done.pop()
+        self.queue.completed()
     }
 
     /// Ends the threads, then the store. Those still inside a store after `most` are left behind.
     pub fn close(&mut self, most: Duration) {
-        (self.reads, self.writes) = (None, None);
+        self.queue.close();
         let deadline = Instant::now() + most;
         for thread in self.threads.drain(..) {
             while !thread.is_finished() && Instant::now() < deadline {
@@ -140,27 +176,46 @@ impl Workers {
     }
 }
 
-fn carry_out(
-    store: &dyn Store,
-    removals: &Removals,
-    reads: &Receiver<Batch>,
-    writes: &Receiver<Batch>,
-    mut writing: bool,
-    done: &SegQueue<Completion>,
-) {
-    // Until its queues are closed and empty.
-    let mut reading = true;
-    let never = crossbeam_channel::never();
-    while reading || writing {
-        let (read, write) = (if reading { reads } else { &never }, if writing { writes } else { &never });
-        let batch = select_biased! {
-            recv(read) -> batch => batch.inspect_err(|_| reading = false),
-            recv(write) -> batch => batch.inspect_err(|_| writing = false),
-        };
-        let Ok(batch) = batch else { continue };
-        let id = batch.id;
-        done.push(Completion { id, outcomes: outcomes(store, removals, &batch) });
+impl Drop for Workers {
+    fn drop(&mut self) {
+        self.queue.close();
     }
+}
+
+fn carry_out(store: &dyn Store, (removals, board): (&Removals, &Board), queue: &Queue, writing: bool) {
+    while let Some(job) = queue.next(writing) {
+        match job {
+            Job::Whole(batch) => {
+                let outcomes = outcomes(store, removals, &batch);
+                board.ask(store);
+                queue.ended(&batch, outcomes);
+            }
+            Job::Part(read, keys, issued) => {
+                let outcomes = part(store, &read.batch, keys.clone());
+                board.ask(store);
+                queue.read(&read, keys, issued, &outcomes);
+            }
+        }
+    }
+}
+
+/// Reads some keys of a batch.
+fn part(store: &dyn Store, batch: &Batch, keys: Range<usize>) -> Vec<Outcome> {
+    let Work::Get(pages) = &batch.work else { return vec![Outcome::Failed; keys.len()] };
+    if batch.cancel.load(Ordering::Relaxed) {
+        return vec![Outcome::Cancelled; keys.len()];
+    }
+    let digests = &batch.keys[keys.clone()];
+    trying(digests.len(), || get(store, Keys { digests, ..batch.keys() }, &pages[keys]))
+}
+
+/// Reads into pages.
+fn get(store: &dyn Store, keys: Keys<'_>, pages: &[Page]) -> Vec<Outcome> {
+    // SAFETY: the batch owns these slots; they are distinct, hence disjoint.
+    let run = |&(at, length)| unsafe { std::slice::from_raw_parts_mut(at, length) };
+    let mut views: Vec<PageMut<'_>> =
+        pages.iter().map(|page| PageMut::new(page.0.iter().map(run).collect())).collect();
+    store.get(keys, &mut views)
 }
 
 /// Outcomes of a batch.
@@ -168,7 +223,7 @@ fn outcomes(store: &dyn Store, removals: &Removals, batch: &Batch) -> Vec<Outcom
     let outcomes = match (&batch.work, batch.attempt) {
         _ if batch.cancel.load(Ordering::Relaxed) => vec![Outcome::Cancelled; batch.keys.len()],
         (Work::Put(pages, parents), Some(attempt)) => {
-            let outcomes = write(store, removals, attempt, batch.keys(), pages, parents);
+            let outcomes = writes::write(store, removals, attempt, batch.keys(), pages, parents);
             removals.end(attempt);
             return outcomes;
         }
@@ -182,73 +237,26 @@ fn outcomes(store: &dyn Store, removals: &Removals, batch: &Batch) -> Vec<Outcom
     outcomes
 }
 
-/// Writes what no removal ended meanwhile.
-fn write(
-    store: &dyn Store,
-    removals: &Removals,
-    number: u64,
-    keys: Keys<'_>,
-    pages: &[Page],
-    parents: &[Option<Digest>],
-) -> Vec<Outcome> {
-    let may = removals.enter(number, keys);
-    let mut outcomes = vec![Outcome::Cancelled; keys.len()];
-    let mut left: Vec<usize> = (0..keys.len()).filter(|&at| may[at]).collect();
-    // What fails once is tried once more.
-    for _ in 0..2 {
-        left = try_writing(store, keys, pages, parents, &left, &mut outcomes);
-    }
-    let undone = removals.undone(number, keys);
-    if !undone.is_empty() {
-        let digests: Vec<Digest> = undone.iter().map(|&at| keys.digests[at]).collect();
-        attempt(store, Keys { digests: &digests, ..keys }, &Work::Remove);
-        undone.into_iter().for_each(|at| outcomes[at] = Outcome::Cancelled);
-    }
-    outcomes
-}
-
-/// Tries some pages of a batch; those that are worth another try.
-fn try_writing(
-    store: &dyn Store,
-    keys: Keys<'_>,
-    pages: &[Page],
-    parents: &[Option<Digest>],
-    which: &[usize],
-    outcomes: &mut [Outcome],
-) -> Vec<usize> {
-    if which.is_empty() {
-        return Vec::new();
-    }
-    let digests: Vec<Digest> = which.iter().map(|&at| keys.digests[at]).collect();
-    let pages = which.iter().map(|&at| Page(pages[at].0.clone())).collect();
-    let work = Work::Put(pages, which.iter().map(|&at| parents[at]).collect());
-    let answers = attempt(store, Keys { digests: &digests, ..keys }, &work);
-    which.iter().zip(answers).for_each(|(&at, outcome)| outcomes[at] = outcome);
-    which.iter().copied().filter(|&at| outcomes[at].is_transient()).collect()
-}
-
 /// One try.
-fn attempt(store: &dyn Store, keys: Keys<'_>, work: &Work) -> Vec<Outcome> {
-    let run = AssertUnwindSafe(|| match work {
+pub(super) fn attempt(store: &dyn Store, keys: Keys<'_>, work: &Work) -> Vec<Outcome> {
+    trying(keys.len(), || match work {
         Work::Exists => store.exists(keys),
         Work::Remove => store.remove(keys),
-        Work::Get(pages) => {
-            // SAFETY: the batch owns these slots; they are distinct, hence disjoint.
-            let run = |&(at, length)| unsafe { std::slice::from_raw_parts_mut(at, length) };
-            let mut views: Vec<PageMut<'_>> =
-                pages.iter().map(|page| PageMut::new(page.0.iter().map(run).collect())).collect();
-            store.get(keys, &mut views)
-        }
+        Work::Get(pages) => get(store, keys, pages),
         Work::Put(pages, parents) => {
             // SAFETY: the batch holds these slots; nobody writes to a host page that is being stored.
             let run = |&(at, length): &(*mut u8, usize)| unsafe { std::slice::from_raw_parts(at, length) };
             let view = |page: &Page| PageRef::new(page.0.iter().map(run).collect());
             store.put(keys, parents, &pages.iter().map(view).collect::<Vec<_>>())
         }
-    });
-    match catch_unwind(run) {
-        Ok(outcomes) if outcomes.len() == keys.len() => outcomes,
+    })
+}
+
+/// What a store answers for so many keys.
+fn trying(keys: usize, ask: impl FnOnce() -> Vec<Outcome>) -> Vec<Outcome> {
+    match catch_unwind(AssertUnwindSafe(ask)) {
+        Ok(outcomes) if outcomes.len() == keys => outcomes,
         // A panic, or an answer that misses keys: nothing of it can be believed.
-        _ => vec![Outcome::Failed; keys.len()],
+        _ => vec![Outcome::Failed; keys],
     }
 }

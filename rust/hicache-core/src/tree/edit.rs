@@ -87,7 +87,8 @@ impl Tree {
         let mut root = Node::new(NIL, NIL, 0, 0);
         root.parts = vec![super::component::Part::default(); self.components.len()];
         self.decisions.word(super::print::seed_print(namespace, self.epoch));
-        root.rooted = Some(Box::new(Rooted { namespace: namespace.clone(), epoch: self.epoch }));
+        let print = super::gone::seed(namespace);
+        root.rooted = Some(Box::new(Rooted { namespace: namespace.clone(), epoch: self.epoch, print }));
         let node = self.arena.insert(root);
         self.arena[node].root = node;
         self.roots.insert(namespace.clone(), node);
@@ -237,6 +238,7 @@ impl Tree {
             self.child_left(parent, tier);
         }
         if end < self.arena[index].end {
+            self.note_gone(index, end, tier);
             self.shorten(index, end);
         }
         parts

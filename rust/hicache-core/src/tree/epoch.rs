@@ -16,6 +16,8 @@ pub(super) struct Rooted {
     pub namespace: Namespace,
     /// In which it was made.
     pub epoch: u64,
+    /// What fingerprints of it begin with, in every epoch.
+    pub print: u64,
 }
 
 impl Tree {

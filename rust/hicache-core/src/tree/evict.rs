@@ -8,6 +8,17 @@ use crate::ids::{Slot, Tier};
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
+/// What an eviction doesn't take, each with what is before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Spared {
+    /// Everything that may leave may be taken.
+    Nothing,
+    /// What waiting requests hold.
+    Waiting,
+    /// Host copies of what leaves the device next.
+    Reserve,
+}
+
 /// What an eviction took.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Evicted {
@@ -27,15 +38,11 @@ impl Tree {
     /// Host copies of pages that are on the device leave before all others, or ([`super::Saving`]) stay. Where the next
     /// leaf isn't saved one tier further down, those of the reserve that are go first.
     pub fn evict(&mut self, tier: Tier, pages: usize) -> Evicted {
-        self.evict_but(tier, pages, false)
+        self.evict_but(tier, pages, Spared::Nothing)
     }
 
-    /// The same, but without what is kept back for the device's next leaves, and what waiting requests hold.
-    pub fn evict_spare(&mut self, tier: Tier, pages: usize) -> Evicted {
-        self.evict_but(tier, pages, true)
-    }
-
-    fn evict_but(&mut self, tier: Tier, pages: usize, spare: bool) -> Evicted {
+    /// The same without what is spared.
+    pub fn evict_but(&mut self, tier: Tier, pages: usize, spared: Spared) -> Evicted {
         let mut out = self.nothing_evicted();
         out.slots.reserve_exact(pages.min(self.resident(tier)));
         let copies = tier == Tier::Host && self.saving.give_way;
@@ -47,14 +54,14 @@ impl Tree {
             }
             let next = self.leaving.next(tier);
             let last = next.is_none_or(|(_, deferred)| deferred);
+            let lists = [(Spared::Reserve, RESERVE), (Spared::Waiting, WAITING)];
             if last
                 && copies
-                && !spare
-                && (self.give_way(RESERVE, left, &mut out) || self.give_way(WAITING, left, &mut out))
+                && lists.iter().any(|&(by, list)| spared < by && self.give_way(list, left, &mut out))
             {
                 continue;
             }
-            let Some((victim, deferred)) = next.filter(|_| !(last && spare)) else { break };
+            let Some((victim, deferred)) = next.filter(|_| !last || spared < Spared::Waiting) else { break };
             if !looked && !deferred && !self.is_saved(tier.into(), victim.leaf) {
                 looked = true;
                 self.evict_saved(tier, pages, &mut out);

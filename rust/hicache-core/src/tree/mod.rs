@@ -20,6 +20,7 @@
 //! | `edit` | extend, split, remove |
 //! | `residency` | slots in another tier, and use |
 //! | `decisions` | a digest of what was decided |
+//! | `gone` | what left for good, and why: to explain misses |
 //! | `late` | digests for pages that are older than the store |
 //! | `print` | fingerprints of prefixes, and what readers on other threads are told |
 //! | `evict` | leaf first, in the policy's order, exactly as many pages as asked |
@@ -41,6 +42,7 @@ mod edit;
 mod epoch;
 mod evict;
 mod give_way;
+mod gone;
 mod late;
 mod leaving;
 mod lose;
@@ -57,7 +59,8 @@ pub use ahead::Leaving as LeavingNext;
 pub(crate) use component::Ballot;
 pub use component::{Component, Missing};
 pub use edit::Extended;
-pub use evict::Evicted;
+pub use evict::{Evicted, Spared};
+pub use gone::{By, Note, Realm};
 pub use pin::{Hold, PinId};
 pub use saving::{Saving, Wanted};
 pub use walk::{Found, Place};
@@ -99,6 +102,7 @@ pub struct Tree {
     components: Vec<Component>,
     part_resident: Vec<[usize; 2]>,
     decisions: decisions::Decisions,
+    gone: gone::Gone,
     /// Since the last time they were taken, once somebody reads.
     changes: Option<Vec<print::Change>>,
 }
@@ -138,6 +142,7 @@ impl Tree {
             components: components.to_vec(),
             part_resident: vec![[0; 2]; components.len()],
             decisions: decisions::Decisions::default(),
+            gone: gone::Gone::default(),
             changes: None,
         }
     }

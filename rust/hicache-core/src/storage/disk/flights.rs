@@ -1,12 +1,12 @@
 //! A batch under way: which operations are where, what of them is left to move.
 //!
 //! Here a transfer that came short goes on, one larger than a request is cut, and memory that direct I/O can't
-//! use is copied. A completion counts for the request that it names and for no other. Whatever ends a batch,
+//! use, or not well, is copied. A completion counts for the request that it names and for no other. Whatever ends a batch,
 //! a panic of the caller's too: nothing is given up before the kernel is done with its memory.
 //! On error: told with the operation.
 #![allow(unsafe_code, reason = "hands memory to the engine and waits until it is given back")]
 
-use super::aligned::{Bounce, Bounces};
+use super::aligned::{Bounce, Bounces, MOST};
 use super::engine::{Lane, Request};
 use super::{Op, Run};
 use std::io;
@@ -31,6 +31,8 @@ pub struct Flights<'d, 'm> {
     lane: Box<dyn Lane + 'd>,
     limits: (usize, usize),
     bounces: &'d Bounces,
+    /// Bytes of them in use here.
+    copied: usize,
     places: Vec<Option<Flight<'m>>>,
     free: Vec<usize>,
     /// Of requests made; the remainder by the number of places is the flight's.
@@ -40,11 +42,11 @@ pub struct Flights<'d, 'm> {
 impl<'d, 'm> Flights<'d, 'm> {
     pub fn new(lane: Box<dyn Lane + 'd>, limits: (usize, usize), bounces: &'d Bounces, depth: usize) -> Self {
         let places = (0..depth).map(|_| None).collect();
-        Self { lane, limits, bounces, places, free: (0..depth).collect(), requests: 0 }
+        Self { lane, limits, bounces, copied: 0, places, free: (0..depth).collect(), requests: 0 }
     }
 
     pub fn full(&self) -> bool {
-        self.free.is_empty()
+        self.free.is_empty() || self.copied >= MOST
     }
 
     pub fn empty(&self) -> bool {
@@ -62,6 +64,7 @@ impl<'d, 'm> Flights<'d, 'm> {
             return Some((op, Err(io::Error::other("more operations than the batch has places"))));
         };
         let offset = op.offset;
+        self.copied += bounce.as_ref().map_or(0, Bounce::bytes);
         self.places[place] = Some(Flight { op, id: 0, bounce, runs, sent: 0, offset, put_off: 0 });
         self.send(place);
         None
@@ -109,6 +112,7 @@ impl<'d, 'm> Flights<'d, 'm> {
             if !flight.op.write && result.is_ok() {
                 bounce.spill(flight.op.runs());
             }
+            self.copied -= bounce.bytes();
             self.bounces.give(bounce);
         }
         Some((flight.op, result))
@@ -168,10 +172,13 @@ fn laid_out(op: &Op<'_>, most: usize, bounces: &Bounces) -> io::Result<(Vec<Run>
         let reason = format!("offset {} is not a multiple of what the disk needs", op.offset);
         return Err(io::Error::new(io::ErrorKind::InvalidInput, reason));
     }
-    if op.runs().iter().all(|run| op.file.fits(run)) {
-        return Ok((cut(op.runs(), most), None));
-    }
-    let mut bounce = bounces.take(bytes.next_multiple_of(op.file.step()))?;
+    let aligned = op.runs().iter().all(|run| op.file.fits(run));
+    let bounce = match aligned {
+        true if op.file.direct() => bounces.take_for(op.runs()),
+        true => None,
+        false => Some(bounces.take(bytes.next_multiple_of(op.file.step()))?),
+    };
+    let Some(mut bounce) = bounce else { return Ok((cut(op.runs(), most), None)) };
     if op.write {
         bounce.fill(op.runs());
     }

@@ -6,7 +6,7 @@
 //! | `flights` | a batch under way: short, cut, put off and copied transfers |
 //! | `engine` | the seam to what carries requests out; faults come in there |
 //! | `uring`, `threads` | the two engines |
-//! | `aligned` | buffers for memory that direct I/O can't use |
+//! | `aligned` | buffers for memory that direct I/O can't use, or not well |
 //! | `file` | files, and what their file system can do |
 //!
 //! ```text
@@ -140,7 +140,7 @@ impl Disk {
             Some(error) => format!("buffered (direct I/O: {error})"),
         };
         let about = format!("{}, depth {}, {how}", engine.describe(), options.depth);
-        let (bounces, running) = (aligned::Bounces::default(), AtomicUsize::new(0));
+        let (bounces, running) = (aligned::Bounces::new(), AtomicUsize::new(0));
         Ok(Self { engine, needs, depth: options.depth, bounces, about, running })
     }
 
@@ -151,7 +151,11 @@ impl Disk {
 
     /// For people: the engine, how deep, how directly, and why not better.
     pub fn describe(&self) -> String {
-        self.about.clone()
+        if self.direct() {
+            format!("{}, {}", self.about, self.bounces.describe())
+        } else {
+            self.about.clone()
+        }
     }
 
     /// A file that isn't there yet.

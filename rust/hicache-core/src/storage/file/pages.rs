@@ -112,7 +112,8 @@ impl FileStore {
         let published = self.write_aside(&path, &header, page).and_then(|tmp| {
             let published = attempt.publish(|| {
                 // Others were writing it too, and were quicker: a page is written, and counted, once.
-                twice = self.look(&path)?.is_some_and(|data| data.len() == bytes);
+                // (What can't even be asked what it is is replaced.)
+                twice = self.look(&path).is_ok_and(|data| data.is_some_and(|data| data.len() == bytes));
                 if twice {
                     return Ok(Outcome::Hit);
                 }
@@ -191,8 +192,9 @@ fn open_as(path: &Path, more: OFlags) -> io::Result<File> {
 
 /// Whether a file that failed so will never be read: not for want of descriptors or memory.
 fn unreadable(error: &io::Error) -> bool {
+    let never = [rustix::io::Errno::IO, rustix::io::Errno::LOOP].map(|never| Some(never.raw_os_error()));
     matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::UnexpectedEof)
-        || error.raw_os_error() == Some(rustix::io::Errno::IO.raw_os_error())
+        || never.contains(&error.raw_os_error())
 }
 
 /// Other processes and later ones see by its time of access that a page was used. Where that can't be set, it leaves early.

@@ -10,8 +10,9 @@
 //! ```
 //! May assume that a slot's owner gives it back once, and that nobody else writes in the directory.
 //! Refuses to know pages, keys and what is evicted.
-//! On error: opening and adopting name `storage`; later a missing extent is `None`, its reason in `stats`.
+//! On error: opening and adopting name `storage`; the reason for an extent that is missing later is in `stats`.
 
+use super::media::Media;
 pub use super::state::ExtentStats;
 use super::state::{Extent, Shared, State};
 use super::supply::Supply;
@@ -50,7 +51,7 @@ pub struct Place {
 
 /// All extents of a directory.
 pub struct Extents {
-    shared: Arc<Shared>,
+    pub(super) shared: Arc<Shared>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -60,7 +61,7 @@ impl Extents {
     ///
     /// # Errors
     /// Names `storage`: a file of another size, or that can't be opened.
-    pub fn open(disk: Arc<Disk>, dir: &Path, options: ExtentOptions) -> Result<Self> {
+    pub fn open(disk: Arc<Disk>, media: Arc<dyn Media>, dir: &Path, options: ExtentOptions) -> Result<Self> {
         let (bytes, most) = (options.bytes, options.most);
         if bytes == 0 || !bytes.is_multiple_of(ALIGN) || most == 0 {
             let reason =
@@ -73,8 +74,9 @@ impl Extents {
         for (number, file, written) in found {
             let supply = Supply::of(&written, bytes);
             state.extents.insert(number, Extent::new(file, supply));
+            state.spare.insert(number);
         }
-        let shared = Arc::new(Shared::new(disk, dir, options, state));
+        let shared = Arc::new(Shared::new(disk, media, dir, options, state));
         Ok(Self { shared, thread: Mutex::new(None) })
     }
 
@@ -98,6 +100,7 @@ impl Extents {
         match state.extents.get_mut(&extent) {
             Some(found) if found.slot == 0 && slots > 0 => {
                 found.adopt(slot, slots, used);
+                state.spare.remove(&extent);
                 state.file(extent);
                 Ok(())
             }
@@ -132,23 +135,6 @@ impl Extents {
         u32::try_from(self.shared.options.bytes / slot).unwrap_or(u32::MAX)
     }
 
-    /// A free slot: one that was written before, if the class has one. `None`: grow, or evict. Waits where the only
-    /// ones are those that zeros are being written to.
-    pub fn take(&self, slot_bytes: u32) -> Option<Place> {
-        let slot = u64::from(slot_bytes);
-        let mut state = self.shared.state();
-        loop {
-            if let Some(place) = hand_out(&mut state, slot) {
-                return Some(place);
-            }
-            let claimed = state.claiming.and_then(|number| state.extents.get(&number));
-            if claimed.is_none_or(|extent| extent.slot != slot) {
-                return None;
-            }
-            state = self.shared.wait(state)?;
-        }
-    }
-
     /// Gives a slot back; `written` if it was when it was taken, or a write to all of it ended well since and
     /// its file was synced. Not while anybody reads or writes it.
     pub fn free(&self, extent: u32, slot: u32, written: bool) {
@@ -170,48 +156,6 @@ impl Extents {
         Some(Place { extent, slot, offset, written: true, file: Arc::clone(&found.file) })
     }
 
-    /// Gives a class one more extent: a spare one, or a new one. `None`: there are as many as there may be, or
-    /// the file system is too full. Does I/O where it makes one.
-    pub fn grow(&self, slot_bytes: u32) -> Option<u32> {
-        let slots = self.slots(slot_bytes);
-        if slots == 0 {
-            return None;
-        }
-        let mut state = self.shared.state();
-        loop {
-            let spare = state.extents.iter().filter(|(_, extent)| extent.slot == 0);
-            let best = spare.max_by_key(|(_, extent)| (!extent.writing, extent.supply.bytes().0));
-            match best.map(|(&number, extent)| (number, extent.writing)) {
-                Some((number, false)) => {
-                    let extent = state.extents.get_mut(&number)?;
-                    extent.supply.cut(u64::from(slot_bytes), slots, []);
-                    extent.slot = u64::from(slot_bytes);
-                    state.file(number);
-                    drop(state);
-                    self.shared.changed.notify_all();
-                    return Some(number);
-                }
-                // The thread ends its step soon: it sees that somebody waits.
-                Some(_) => state = self.shared.wait(state)?,
-                // The last one that may be is being made, or removed.
-                None if state.is_busy_with_files(self.shared.options.most) => {
-                    state = self.shared.wait(state)?;
-                }
-                None => {
-                    drop(state);
-                    let made = self.shared.make();
-                    state = self.shared.state();
-                    // Somebody else may have been quicker, or be about to.
-                    let others =
-                        state.spare().is_some() || state.is_busy_with_files(self.shared.options.most);
-                    if made.is_none() && !others {
-                        return None;
-                    }
-                }
-            }
-        }
-    }
-
     /// Takes an extent, all of whose slots are free, from its class: it is spare. False, and nothing is done, if
     /// there is no such extent, or a slot of it is in use.
     pub fn release(&self, extent: u32) -> bool {
@@ -227,20 +171,31 @@ impl Extents {
         found.supply.give(whole..bytes, false);
         found.supply.order();
         state.unfile(slot, extent);
+        state.spare.insert(extent);
         drop(state);
         self.shared.changed.notify_all();
         true
     }
 
-    /// As [`release`](Self::release), of a spare one too; its file goes, once nobody reads it any more.
+    /// Removes a spare one; its file goes once nobody reads it any more. False if it has a class. Does I/O.
     pub fn give_back(&self, extent: u32) -> bool {
-        self.release(extent);
         self.shared.remove(extent)
     }
 
-    /// How many extents there are too many: more than there may be, say after a smaller size was set.
-    pub fn surplus(&self) -> usize {
-        self.shared.state().extents.len().saturating_sub(self.shared.options.most as usize)
+    /// How many files there are, those included that are being made or removed.
+    pub fn files(&self) -> u32 {
+        self.shared.state().files()
+    }
+
+    /// How many there may be from now on, at most as many as the options say.
+    pub fn allow(&self, most: u32) {
+        self.shared.state().most = most.min(self.shared.options.most);
+    }
+
+    /// A spare one, and how many there are.
+    pub fn spare(&self) -> (Option<u32>, usize) {
+        let state = self.shared.state();
+        (state.spare.first().copied(), state.spare.len())
     }
 
     /// Whether the file system has less free than half of what is to be left: give an extent back.
@@ -251,10 +206,9 @@ impl Extents {
     /// Figures.
     pub fn stats(&self) -> ExtentStats {
         let state = self.shared.state();
-        let spare = state.extents.values().filter(|extent| extent.slot == 0).count();
         let mut figures = ExtentStats {
             extents: u32::try_from(state.extents.len()).unwrap_or(u32::MAX),
-            spare: u32::try_from(spare).unwrap_or(u32::MAX),
+            spare: u32::try_from(state.spare.len()).unwrap_or(u32::MAX),
             prewritten_bytes: state.prewritten,
             first_written_bytes: state.first_written,
             fault: state.fault.clone(),
@@ -267,17 +221,6 @@ impl Extents {
         }
         figures
     }
-}
-
-fn hand_out(state: &mut State, slot: u64) -> Option<Place> {
-    let class = state.classes.get(&slot)?;
-    let &extent = class.ready.first().or_else(|| class.todo.first())?;
-    let found = state.extents.get_mut(&extent)?;
-    let (offset, written) = found.supply.take(slot)?;
-    let file = Arc::clone(&found.file);
-    state.file(extent);
-    state.first_written += if written { 0 } else { slot };
-    Some(Place { extent, slot: u32::try_from(offset / slot).ok()?, offset, written, file })
 }
 
 impl Drop for Extents {

@@ -5,6 +5,7 @@
 //! On error: the system's, or what is odd about a file.
 
 use super::extents::ExtentOptions;
+use super::media::Media;
 use crate::storage::disk::{DataFile, Disk};
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
@@ -55,6 +56,7 @@ pub(super) fn found(disk: &Disk, dir: &Path, bytes: u64) -> io::Result<Vec<Found
 /// Makes one, if the file system has enough room.
 pub(super) fn make(
     disk: &Disk,
+    media: &dyn Media,
     dir: &Path,
     number: u32,
     options: ExtentOptions,
@@ -68,7 +70,7 @@ pub(super) fn make(
     let (path, new) = (path(dir, number), dir.join(format!("data-{number:05}.new")));
     let made = (|| {
         let file = disk.create(&new)?;
-        allocate(file.file(), options.bytes)?;
+        media.reserve(file.file(), options.bytes)?;
         file.file().sync_all()?;
         fs::rename(&new, &path)?;
         File::open(dir)?.sync_all()?;
@@ -81,8 +83,8 @@ pub(super) fn make(
 }
 
 /// Removes one's name; whoever has it open still reads it.
-pub(super) fn remove(dir: &Path, number: u32) -> io::Result<()> {
-    match fs::remove_file(path(dir, number)) {
+pub(super) fn remove(media: &dyn Media, dir: &Path, number: u32) -> io::Result<()> {
+    match media.remove(&path(dir, number)) {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
         _ => File::open(dir)?.sync_all(),
     }
@@ -92,17 +94,6 @@ pub(super) fn remove(dir: &Path, number: u32) -> io::Result<()> {
 pub(super) fn available(dir: &Path) -> io::Result<u64> {
     let about = rustix::fs::statvfs(dir)?;
     Ok(about.f_bavail.saturating_mul(about.f_frsize))
-}
-
-/// Has room for the whole file. Where the file system can't promise that, writes may find it full: they fail,
-/// as writes do.
-fn allocate(file: &File, bytes: u64) -> io::Result<()> {
-    #[cfg(target_os = "linux")]
-    match rustix::fs::fallocate(file, rustix::fs::FallocateFlags::empty(), 0, bytes) {
-        Err(rustix::io::Errno::OPNOTSUPP) => {}
-        done => return Ok(done?),
-    }
-    file.set_len(bytes)
 }
 
 /// Parts of a file that were written: those that aren't holes.

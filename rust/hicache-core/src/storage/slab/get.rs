@@ -30,7 +30,7 @@ const TURN: usize = 4096;
 impl Slab {
     /// See `Store::exists`.
     pub fn exists(&self, keys: Keys<'_>) -> Vec<Outcome> {
-        let now = (self.clock)();
+        let now = self.clock.now();
         let mut outcomes = Vec::with_capacity(keys.len());
         for digests in keys.digests.chunks(TURN) {
             let book = self.book();
@@ -59,7 +59,7 @@ impl Slab {
     }
 
     fn find(&self, keys: Keys<'_>, pages: &[PageMut<'_>], outcomes: &mut [Outcome]) -> Vec<Job> {
-        let now = (self.clock)();
+        let now = self.clock.now();
         let mut jobs = Vec::new();
         let mut book = self.book();
         let Some(&identity) = book.identities.get(keys.identity) else { return jobs };

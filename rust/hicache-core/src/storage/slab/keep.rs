@@ -64,7 +64,7 @@ impl Slab {
     /// The last thing it does: what isn't written yet.
     pub(super) fn rest(&self) {
         self.log_uses();
-        let _ = self.log.commit(self.log.end()).and_then(|()| self.log.flush());
+        let _ = self.commit(self.log.end()).and_then(|()| self.log.flush());
     }
 
     /// A second's work.
@@ -72,12 +72,12 @@ impl Slab {
         self.log_uses();
         self.sweep(SWEEP);
         if self.extents.short_of_space() {
-            self.give_coldest_back(&mut self.book());
+            let coldest = self.vacate_coldest(&mut self.book());
+            coldest.map(|extent| self.extents.give_back(extent));
         }
-        let _ = self.log.commit(self.log.end());
-        if self.should_compact() {
-            let _ = self.compact();
-        }
+        let _ = self.commit(self.log.end());
+        self.pause().pass();
+        self.compact_unless_paused(&|| self.should_compact());
         let _ = self.log.prepare();
     }
 }

@@ -9,8 +9,9 @@
 
 use super::record::Record;
 use super::segment::Header;
-use super::tail::{Tail, Writer, numbered};
+use super::tail::{Growth, Tail, Writer, numbered};
 use crate::identity::Fingerprint;
+use std::fs::File;
 use std::io;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -51,14 +52,22 @@ struct State {
     identities: Vec<Option<Fingerprint>>,
     /// Away while somebody writes.
     tail: Option<Tail>,
+    /// A file for the next segment; away, too.
+    spare: Option<File>,
+    /// Somebody makes it, or has it.
+    spare_is_away: bool,
+    /// It will be needed before long.
+    wants_spare: bool,
     /// Bytes of segments since the last snapshot.
     bytes: u64,
+    /// Bytes that they may have.
+    most: u64,
 }
 
 impl Log {
     /// Goes on where a replay ended. Nothing is written before the first commit.
     pub fn resume(writer: Writer, at: Resume) -> Self {
-        let tail = Tail { segment: None, number: at.number, sequence: at.sequence, spare: false };
+        let tail = Tail { segment: None, number: at.number, sequence: at.sequence };
         let state = State {
             pending: Vec::new(),
             appended: 0,
@@ -68,7 +77,11 @@ impl Log {
             said: String::new(),
             identities: at.identities,
             tail: Some(tail),
+            spare: None,
+            spare_is_away: false,
+            wants_spare: true,
             bytes: at.bytes,
+            most: u64::MAX,
         };
         Self { writer, state: Mutex::new(state), changed: Condvar::new() }
     }
@@ -116,11 +129,16 @@ impl Log {
     fn lead<'s>(&'s self, mut state: MutexGuard<'s, State>, mut tail: Tail) -> MutexGuard<'s, State> {
         let (records, appended) = (std::mem::take(&mut state.pending), state.appended);
         let (identities, sequence) = (state.identities.clone(), tail.sequence);
+        let mut growth = Growth { spare: state.spare.take(), most: state.most, taken: state.bytes, new: 0 };
+        let had_spare = growth.spare.is_some();
+        state.spare_is_away |= had_spare;
         drop(state);
-        let mut bytes = 0;
-        let written = self.writer.write(&mut tail, &records, &identities, &mut bytes);
+        let written = self.writer.write(&mut tail, &records, &identities, &mut growth);
         let mut state = self.state();
-        state.bytes += bytes;
+        state.bytes += growth.new;
+        if had_spare {
+            (state.spare, state.spare_is_away) = (growth.spare, false);
+        }
         match written {
             Ok(()) => (state.written, state.fault) = (appended, None),
             Err(error) => {
@@ -132,20 +150,29 @@ impl Log {
                 (tail.segment, tail.sequence) = (None, sequence);
             }
         }
+        state.wants_spare = self.writer.wants_spare(&tail);
         state.tail = Some(tail);
         self.changed.notify_all();
         state
     }
 
-    /// Prepares the next segment, if the one in use is half full; for a thread that has the time.
+    /// Makes a file for the next segment, if it will be needed before long; the log goes on meanwhile.
     ///
     /// # Errors
     /// The system's.
     pub fn prepare(&self) -> io::Result<()> {
-        let mut tail = self.tail();
-        let made = self.writer.prepare(&mut tail);
-        self.put_back(tail);
-        made
+        let mut state = self.state();
+        if !state.wants_spare || state.spare_is_away || state.spare.is_some() {
+            return Ok(());
+        }
+        state.spare_is_away = true;
+        let size = self.writer.size(&state.identities);
+        drop(state);
+        let made = self.writer.prepare(size);
+        let mut state = self.state();
+        state.spare_is_away = false;
+        state.spare = Some(made?);
+        Ok(())
     }
 
     /// Ends the segment and leaves a number for a snapshot of what is known from now on: its header. All that was
@@ -184,6 +211,18 @@ impl Log {
     pub fn forget(&self, bytes: u64) {
         let mut state = self.state();
         state.bytes = state.bytes.saturating_sub(bytes);
+    }
+
+    /// How many bytes they may have. One that has none yet may always have a segment.
+    pub fn allow(&self, most: u64) {
+        self.state().most = most;
+    }
+
+    /// Whether there may be no other segment until a snapshot takes the place of these.
+    pub fn is_full(&self) -> bool {
+        let state = self.state();
+        let growth = Growth { spare: None, most: state.most, taken: state.bytes, new: 0 };
+        growth.is_full(self.writer.size(&state.identities))
     }
 
     /// What keeps it from being written, if anything does.
@@ -225,7 +264,10 @@ impl Log {
     }
 
     fn put_back(&self, tail: Tail) {
-        self.state().tail = Some(tail);
+        let mut state = self.state();
+        state.wants_spare = self.writer.wants_spare(&tail);
+        state.tail = Some(tail);
+        drop(state);
         self.changed.notify_all();
     }
 }

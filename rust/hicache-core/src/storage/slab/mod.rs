@@ -6,12 +6,14 @@
 //! | `store` | an open store's parts |
 //! | `put`, `get`, `remove` | what it does when it is asked |
 //! | `admit`, `room` | which pages are taken, and which go to make room |
+//! | `clock` | the store's time |
 //! | `keep`, `compact` | what it does beside; snapshots |
 //! | `index` | which page is where |
 //! | `record`, `segment` | what the log says, and its files' format |
 //! | `log`, `tail`, `media` | groups of decisions; the last segment; what they are written with |
 //! | `replay` | what the log tells when a store is opened |
 //! | `extents` | the data files, and which of their slots are free |
+//! | `lend` | asking for slots, without or with waiting |
 //! | `state`, `files`, `supply` | what is known of extents; making and finding them; free slots of one |
 //! | `prewrite` | writes what nobody has written, when the disk has nothing else to do |
 //!
@@ -20,6 +22,7 @@
 //! On error: opening names `storage`; outcomes per key afterwards.
 
 pub mod admit;
+pub mod clock;
 mod compact;
 pub mod extents;
 mod files;
@@ -27,6 +30,7 @@ mod get;
 pub mod home;
 pub mod index;
 pub mod keep;
+pub mod lend;
 pub mod log;
 pub mod media;
 pub mod options;
@@ -42,6 +46,7 @@ pub mod store;
 mod supply;
 pub mod tail;
 
+pub use clock::Moment;
 pub use options::Options;
 pub use store::{Seams, Slab};
 

@@ -3,6 +3,8 @@
 //! On error: names `storage` and the option.
 
 use super::index::ground::STEP;
+use super::record::RECORD;
+use super::segment::{GROUP, HEADER, MOST};
 use crate::error::{Result, argument};
 use crate::storage::disk::{Direct, DiskOptions, Io};
 use crate::storage::url::Share;
@@ -10,7 +12,7 @@ use crate::storage::{Client, Url};
 use std::path::PathBuf;
 use std::time::Duration;
 
-const KNOWN: [&str; 12] = [
+const KNOWN: [&str; 13] = [
     "size",
     "extent",
     "free",
@@ -23,6 +25,7 @@ const KNOWN: [&str; 12] = [
     "depth",
     "threads",
     "ranks",
+    "shrink",
 ];
 /// Extents that are neither asked for nor known have at most this many bytes.
 const USUAL: u64 = 256 << 20;
@@ -49,6 +52,8 @@ pub struct Options {
     pub second: bool,
     /// Whether what is acknowledged survives a loss of power.
     pub sync: bool,
+    /// Whether pages are given up when it is opened with less room than they take; else it isn't opened.
+    pub shrink: bool,
     /// How the disk is used.
     pub disk: DiskOptions,
 }
@@ -66,6 +71,7 @@ impl Options {
             write_rate: None,
             second: false,
             sync: false,
+            shrink: true,
             disk: DiskOptions::default(),
         }
     }
@@ -94,6 +100,7 @@ impl Options {
         options.write_rate = url.take_size("write_rate")?;
         options.second = url.take_choice("admission", &["all", "second"])? == Some("second");
         options.sync = url.take_flag("sync")?.unwrap_or(false);
+        options.shrink = url.take_flag("shrink")?.unwrap_or(true);
         options.disk = disk(&mut url)?;
         url.finish(&KNOWN)?;
         options.checked()
@@ -151,15 +158,38 @@ pub struct Bounds {
 
 impl Bounds {
     /// Bytes that extents with so many slots take at most, log included: a snapshot, as much again since, and the
-    /// next snapshot while it is written; and segments that are begun, prepared or about to be removed.
+    /// next snapshot while it is written; and segments that are begun or prepared.
     pub const fn taken(&self, extents: u64, slots: u64) -> u64 {
-        extents * self.extent + slots * 3 * super::record::RECORD as u64 + 6 * self.segment
+        extents * self.extent + slots * 3 * RECORD as u64 + 6 * self.segment
     }
 
     /// Most extents there can be, with one slot each.
     pub const fn most_extents(&self) -> u64 {
-        let each = self.extent + 3 * super::record::RECORD as u64;
+        let each = self.extent + 3 * RECORD as u64;
         self.size.saturating_sub(self.taken(0, 0)) / each
+    }
+
+    /// How many extents there may be with so many slots in all.
+    pub fn files(&self, slots: u64) -> u32 {
+        let files = self.size.saturating_sub(self.taken(0, slots)) / self.extent;
+        u32::try_from(files).unwrap_or(u32::MAX)
+    }
+
+    /// How many identities have numbers at a time: all of them stand at every segment's head.
+    pub const fn identities(&self) -> u64 {
+        self.segment / RECORD as u64 / 4
+    }
+
+    /// Bytes of a snapshot of so many slots.
+    const fn snapshot(&self, slots: u64) -> u64 {
+        let records = slots + self.identities();
+        HEADER as u64 + records * RECORD as u64 + records.div_ceil(MOST as u64) * GROUP as u64
+    }
+
+    /// Bytes of segments since a snapshot, at most: what the last snapshot, the next one and a segment that is prepared
+    /// leave of what all of the log may take.
+    pub const fn log(&self, slots: u64) -> u64 {
+        self.taken(0, slots).saturating_sub(2 * self.snapshot(slots) + self.segment)
     }
 }
 

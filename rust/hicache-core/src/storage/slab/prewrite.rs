@@ -43,7 +43,7 @@ pub(super) fn work(shared: &Shared) {
 /// One stride, one extent made or given back; how long to wait where there is nothing to do.
 fn turn(shared: &Shared, zeros: &[u8]) -> Option<Duration> {
     if shared.short() {
-        let spare = shared.state().spare();
+        let spare = shared.state().spare.first().copied();
         return spare.filter(|&number| shared.remove(number)).map_or(Some(WATCH), |_| None);
     }
     if shared.disk.busy() {
@@ -56,7 +56,7 @@ fn turn(shared: &Shared, zeros: &[u8]) -> Option<Duration> {
             Some(WATCH)
         }
         // Everything is written; the next extent is there before it is needed.
-        None if shared.state().spare().is_none() => shared.make().map_or(Some(WATCH), |()| None),
+        None if shared.state().wants_spare() => shared.make().map_or(Some(WATCH), |()| None),
         None => Some(WATCH),
     }
 }
@@ -112,8 +112,9 @@ impl State {
         todo.min_by_key(|(_, extent)| extent.slot == 0).map(|(&number, _)| number)
     }
 
-    pub(super) fn spare(&self) -> Option<u32> {
-        self.extents.iter().find(|(_, extent)| extent.slot == 0).map(|(&number, _)| number)
+    /// Whether there is no spare extent, and one would be of use.
+    fn wants_spare(&self) -> bool {
+        self.spare.is_empty() && self.files() < self.asked
     }
 }
 

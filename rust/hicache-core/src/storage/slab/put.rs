@@ -11,6 +11,7 @@ use super::index::ground::class_of;
 use super::index::page::name;
 use super::index::{Finished, Key};
 use super::record::{At, Record, Written};
+use super::room::{Patience, Room, Wait};
 use super::store::{Book, Slab};
 use crate::hash::Digest;
 use crate::identity::Fingerprint;
@@ -31,10 +32,20 @@ struct Job {
     done: io::Result<u64>,
 }
 
+/// How a page's put begins.
+enum Start {
+    /// With this number and slot.
+    Begun(u32, Place),
+    /// After this.
+    Wait(Wait),
+    /// It isn't taken.
+    Declined,
+}
+
 impl Slab {
     /// See `Store::put`.
     pub fn put(&self, keys: Keys<'_>, parents: &[Option<Digest>], pages: &[PageRef<'_>]) -> Vec<Outcome> {
-        let ready = self.log.fault().is_none() || self.log.commit(self.log.end()).is_ok();
+        let ready = self.log.fault().is_none() || self.commit(self.log.end()).is_ok();
         if !ready || parents.len() != keys.len() || pages.len() != keys.len() {
             self.book().counts.failed_pages += keys.len() as u64;
             return vec![Outcome::Failed; keys.len()];
@@ -43,13 +54,13 @@ impl Slab {
         let mut jobs = self.plan(keys, parents, pages, &mut outcomes);
         if !jobs.is_empty() {
             // Whose slots these were is known to be gone before they are written.
-            match self.log.commit(self.log.end()) {
+            match self.commit(self.log.end()) {
                 Ok(()) => self.write(keys, pages, &mut jobs),
                 Err(error) => jobs.iter_mut().for_each(|job| job.done = Err(error.kind().into())),
             }
         }
         let end = self.settle(jobs, &mut outcomes);
-        if self.log.commit(end).is_err() {
+        if self.commit(end).is_err() {
             // What was decided stays pending; nothing of it is acknowledged.
             outcomes
                 .iter_mut()
@@ -64,7 +75,8 @@ impl Slab {
         outcomes
     }
 
-    /// Decides for each page; takes slots for those that are to be written.
+    /// Decides for each page; takes slots for those that are to be written. What room has to be made or waited for is
+    /// so without the book.
     fn plan(
         &self,
         keys: Keys<'_>,
@@ -72,18 +84,33 @@ impl Slab {
         pages: &[PageRef<'_>],
         outcomes: &mut [Outcome],
     ) -> Vec<Job> {
-        let now = (self.clock)();
-        let mut book = self.book();
-        let Some(identity) = self.number_of(&mut book, keys.identity) else { return Vec::new() };
-        let mut jobs = Vec::new();
-        for (key, digest) in keys.digests.iter().enumerate() {
-            let parent = parents[key].as_ref().map_or(0, name);
-            let bytes = pages[key].bytes() as u64;
-            let wished = Key { identity, digest: *digest };
-            if self.present(&mut book, &wished, now) {
-                outcomes[key] = Outcome::Hit;
-            } else if let Some((page, place)) = self.start(&mut book, &wished, parent, bytes, now) {
-                jobs.push(Job { key, page, place, done: Err(io::ErrorKind::Interrupted.into()) });
+        let now = self.clock.now();
+        let (mut jobs, mut key, mut patience) = (Vec::new(), 0, Patience::ALL);
+        while key < keys.len() {
+            let mut book = self.book();
+            // An identity without a page may have lost its number meanwhile.
+            let Some(identity) = self.number_of(&mut book, keys.identity) else { return jobs };
+            let wait = loop {
+                let Some(digest) = keys.digests.get(key) else { break None };
+                let parent = parents[key].as_ref().map_or(0, name);
+                let bytes = pages[key].bytes() as u64;
+                let wished = Key { identity, digest: *digest };
+                if self.present(&mut book, &wished, now) {
+                    outcomes[key] = Outcome::Hit;
+                } else {
+                    match self.start(&mut book, &wished, parent, bytes, now, patience) {
+                        Start::Begun(page, place) => {
+                            jobs.push(Job { key, page, place, done: Err(io::ErrorKind::Interrupted.into()) });
+                        }
+                        Start::Wait(wait) => break Some(wait),
+                        Start::Declined => {}
+                    }
+                }
+                (key, patience) = (key + 1, Patience::ALL);
+            };
+            drop(book);
+            if let Some(wait) = wait {
+                patience = self.wait(wait, patience);
             }
         }
         jobs
@@ -106,30 +133,32 @@ impl Slab {
     }
 
     /// A slot for a page, if it is taken.
-    fn start(&self, book: &mut Book, key: &Key, parent: u64, bytes: u64, now: u32) -> Option<(u32, Place)> {
-        let class = class_of(bytes).filter(|&class| book.index.ground.slots(class) > 0)?;
+    fn start(
+        &self,
+        book: &mut Book,
+        key: &Key,
+        parent: u64,
+        bytes: u64,
+        now: u32,
+        patience: Patience,
+    ) -> Start {
+        let Some(class) = class_of(bytes).filter(|&class| book.index.ground.slots(class) > 0) else {
+            return Start::Declined;
+        };
         let wanted = book.index.is_wanted(key);
-        if !book.admission.admits(name(&key.digest), bytes, wanted, now) {
-            return None;
+        if !book.admission.admits(name(&key.digest), bytes, wanted, self.clock.passed()) {
+            return Start::Declined;
         }
         // Whatever goes to make room, the page that this one needs does not.
         book.index.expect(key.identity, parent);
-        let place = self.take(book, class);
+        let room = self.take(book, class, patience);
         book.index.expect_no_more(key.identity, parent);
-        let started = place.and_then(|place| {
-            let at = At { extent: u16::try_from(place.extent).ok()?, slot: place.slot };
-            let written = Written {
-                at,
-                identity: key.identity,
-                digest: key.digest,
-                bytes: u32::try_from(bytes).ok()?,
-                time: now,
-                checksum: 0,
-                parent,
-            };
-            Some((book.index.begin(written)?, place))
-        });
-        if started.is_none() {
+        let started = match room {
+            Room::Place(place) => begin(book, key, parent, bytes, now, place),
+            Room::Wait(wait) => Start::Wait(wait),
+            Room::Full => Start::Declined,
+        };
+        if !matches!(started, Start::Begun(..)) {
             book.admission.give_back(bytes);
         }
         started
@@ -162,7 +191,7 @@ impl Slab {
 
     /// Publishes what was written and frees what was not; what to commit.
     fn settle(&self, jobs: Vec<Job>, outcomes: &mut [Outcome]) -> u64 {
-        let now = (self.clock)();
+        let now = self.clock.now();
         let mut book = self.book();
         for job in jobs {
             let bytes = u64::from(book.index.page(job.page).written.bytes);
@@ -194,6 +223,16 @@ impl Slab {
         }
         self.log.end()
     }
+}
+
+fn begin(book: &mut Book, key: &Key, parent: u64, bytes: u64, now: u32, place: Place) -> Start {
+    let (Ok(extent), Ok(bytes)) = (u16::try_from(place.extent), u32::try_from(bytes)) else {
+        return Start::Declined;
+    };
+    let at = At { extent, slot: place.slot };
+    let Key { identity, digest } = *key;
+    let written = Written { at, identity, digest, bytes, time: now, checksum: 0, parent };
+    book.index.begin(written).map_or(Start::Declined, |page| Start::Begun(page, place))
 }
 
 /// Makes payloads durable whose files aren't merely overwritten: one flush a file.

@@ -13,7 +13,7 @@ use crate::storage::{Held, Keys, Outcome, Statistics};
 impl Slab {
     /// See `Store::remove`.
     pub fn remove(&self, keys: Keys<'_>) -> Vec<Outcome> {
-        let now = (self.clock)();
+        let now = self.clock.now();
         let mut outcomes = vec![Outcome::Absent; keys.len()];
         let mut book = self.book();
         let Some(&identity) = book.identities.get(keys.identity) else { return outcomes };
@@ -27,7 +27,7 @@ impl Slab {
         }
         let end = self.log.end();
         drop(book);
-        if self.log.commit(end).is_err() {
+        if self.commit(end).is_err() {
             // What is absent, too, may be so by a removal that isn't written.
             outcomes.fill(Outcome::Failed);
         }
@@ -46,7 +46,7 @@ impl Slab {
         let end = self.log.append(&Record::Clear(number));
         free.into_iter().for_each(|at| self.free(at, true));
         drop(book);
-        match self.log.commit(end) {
+        match self.commit(end) {
             Ok(()) => Ok(pages),
             Err(error) => argument("storage", format!("{pages} pages may be back after a restart: {error}")),
         }
@@ -54,7 +54,7 @@ impl Slab {
 
     /// See `Store::list`.
     pub fn list(&self) -> Vec<Held> {
-        let now = (self.clock)();
+        let now = self.clock.now();
         let book = self.book();
         let pages = (0..book.index.numbers()).map(|page| book.index.page(page));
         let here = pages.filter(|page| page.state == State::Here && !self.expired(page.written.time, now));
@@ -82,7 +82,7 @@ impl Slab {
         if self.options.ttl.is_none() {
             return;
         }
-        let now = (self.clock)();
+        let now = self.clock.now();
         let mut book = self.book();
         let first = if book.swept < book.index.numbers() { book.swept } else { 0 };
         let last = first.saturating_add(most).min(book.index.numbers());

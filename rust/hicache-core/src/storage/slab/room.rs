@@ -3,47 +3,95 @@
 //! Leaves go, in the order of their last use, so that whatever a page needs outlives it. A class without a leaf, or one
 //! that has turned over all it has while another's oldest leaf is older than its own, takes an extent from there: the
 //! one in which the oldest leaf lies, with all that depends on its pages.
-//! On error: no room is `None`.
+//! Nothing here does I/O or waits: who can, does so without the book, and asks again.
+//! On error: no room is `Full`.
 
 use super::extents::Place;
 use super::index::ground::NONE;
 use super::index::page::{State, name};
+use super::lend::Asked;
 use super::record::{At, Record};
 use super::store::{Book, Slab};
+use crate::error::{Result, argument};
 use hashbrown::HashSet;
 
 /// Most leaves of other classes that go so that a page of this one is a leaf.
 const OTHERS: usize = 64;
 
+/// What room there is for a page.
+pub(super) enum Room {
+    /// This slot.
+    Place(Place),
+    /// Perhaps some after this, without the book.
+    Wait(Wait),
+    /// None.
+    Full,
+}
+
+/// What may give room.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Wait {
+    /// Slots of this size that zeros are being written to.
+    Zeros(u32),
+    /// A file, or one file less: there may be so many.
+    Files(u32),
+}
+
+/// What is still waited for, before anything is evicted.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Patience {
+    zeros: bool,
+    files: bool,
+}
+
+impl Patience {
+    pub(super) const ALL: Self = Self { zeros: true, files: true };
+}
+
 impl Slab {
     /// A free slot of a class. Whoever writes to it commits the log first.
-    pub(super) fn take(&self, book: &mut Book, class: u32) -> Option<Place> {
+    pub(super) fn take(&self, book: &mut Book, class: u32, patience: Patience) -> Room {
         loop {
-            if let Some(place) = self.extents.take(class) {
-                return Some(place);
+            let most = self.bounds.files(book.slots_with(class));
+            match self.extents.take(class) {
+                Asked::Have(place) => return Room::Place(place),
+                Asked::Wait if patience.zeros => return Room::Wait(Wait::Zeros(class)),
+                Asked::Wait | Asked::None => {}
             }
-            if self.grow(book, class) {
-                continue;
+            match self.grow(book, class, most) {
+                Asked::Have(()) => continue,
+                Asked::Wait if patience.files => return Room::Wait(Wait::Files(most)),
+                Asked::Wait | Asked::None => {}
             }
             match self.oldest(book, class) {
                 Some((_, true)) | None if self.seize(book, class) => {}
                 Some((page, _)) => self.evict(book, page),
-                None => return None,
+                None => return Room::Full,
             }
         }
     }
 
-    fn grow(&self, book: &mut Book, class: u32) -> bool {
-        let (extents, slots) = taken(book);
-        let slots = slots + u64::from(book.index.ground.slots(class));
-        if self.bounds.taken(extents + 1, slots) > self.bounds.size {
-            return false;
+    /// Has it, without the book; what patience is left.
+    pub(super) fn wait(&self, wait: Wait, patience: Patience) -> Patience {
+        match wait {
+            Wait::Zeros(class) => Patience { zeros: self.extents.settle(class), ..patience },
+            Wait::Files(most) => Patience { files: self.extents.provide(most), ..patience },
         }
-        let Some(extent) = self.extents.grow(class).and_then(|extent| u16::try_from(extent).ok()) else {
-            return false;
-        };
-        book.index.ground.give(extent, class);
-        true
+    }
+
+    fn grow(&self, book: &mut Book, class: u32, most: u32) -> Asked<()> {
+        match self.extents.grow(class, most) {
+            Asked::Have(extent) => {
+                let Ok(extent) = u16::try_from(extent) else { return Asked::None };
+                book.logged = book.slots_with(class);
+                book.index.ground.give(extent, class);
+                book.since = book.since.max(book.index.ground.all());
+                self.log.allow(self.bounds.log(book.logged));
+                Asked::Have(())
+            }
+            Asked::Wait => Asked::Wait,
+            Asked::None => Asked::None,
+        }
     }
 
     /// The leaf of this class that goes next, and whether it is rather some other class's turn to give.
@@ -51,9 +99,7 @@ impl Slab {
         let (used, page) = book.index.coldest(class).or_else(|| self.make_leaf(book, class))?;
         let turns = book.turns.entry(class).or_insert(0);
         *turns += 1;
-        let own = book.index.ground.iter().filter(|(_, slots)| slots.class == class);
-        let own: u32 = own.map(|(_, slots)| slots.used).sum();
-        if *turns <= own {
+        if u64::from(*turns) <= book.index.ground.used(class) {
             return Some((page, false));
         }
         *turns = 0;
@@ -63,7 +109,7 @@ impl Slab {
 
     /// Evicts leaves of other classes until one of this class, which they depended on, is a leaf.
     fn make_leaf(&self, book: &mut Book, class: u32) -> Option<(u64, u32)> {
-        if !book.index.ground.iter().any(|(_, slots)| slots.class == class && slots.used > 0) {
+        if book.index.ground.used(class) == 0 {
             return None;
         }
         for _ in 0..OTHERS {
@@ -76,8 +122,11 @@ impl Slab {
         None
     }
 
-    /// Frees an extent of another class.
+    /// Frees an extent of another class, unless two are spare already: those can't be used, and more would neither.
     fn seize(&self, book: &mut Book, class: u32) -> bool {
+        if self.extents.spare().1 > 1 {
+            return false;
+        }
         let Some((_, page)) = book.index.coldest_but(class) else { return false };
         let extent = book.index.page(page).written.at.extent;
         if !self.empty(book, extent) {
@@ -121,29 +170,42 @@ impl Slab {
         doomed.iter().copied().filter(|page| rest.contains(page)).for_each(|page| self.evict(book, page));
     }
 
-    /// Gives back what is beyond the bounds, after they have changed.
-    pub(super) fn shrink(&self) {
+    /// Gives back what is beyond the bounds, after they have changed, and tells them.
+    ///
+    /// # Errors
+    /// Names `storage` where that would take pages, and the options forbid it.
+    pub(super) fn shrink(&self) -> Result<()> {
+        let most = loop {
+            let mut book = self.book();
+            let most = self.bounds.files(book.index.ground.all());
+            if self.extents.files() <= most {
+                break most;
+            }
+            let extent = match self.extents.spare().0 {
+                Some(spare) => spare,
+                None if !self.options.shrink => {
+                    let reason = format!("size={}: its pages take more, and shrink=no", self.bounds.size);
+                    return argument("storage", reason);
+                }
+                None => match self.vacate_coldest(&mut book) {
+                    Some(extent) => extent,
+                    None => break most,
+                },
+            };
+            drop(book);
+            self.extents.give_back(extent);
+        };
+        self.extents.allow(most);
         let mut book = self.book();
-        for extent in self.extents.found() {
-            let spare = u16::try_from(extent).is_ok_and(|number| book.index.ground.get(number).is_none());
-            if spare && self.extents.surplus() > 0 {
-                self.extents.give_back(extent);
-            }
-        }
-        while self.extents.surplus() > 0 || self.beyond(&book) {
-            if !self.give_coldest_back(&mut book) {
-                break;
-            }
-        }
+        let slots = book.index.ground.all();
+        (book.logged, book.since) = (slots, slots);
+        self.log.allow(self.bounds.log(slots));
+        Ok(())
     }
 
-    fn beyond(&self, book: &Book) -> bool {
-        let (extents, slots) = taken(book);
-        self.bounds.taken(extents, slots) > self.bounds.size
-    }
-
-    /// Gives the extent whose pages were all used longest ago back to the file system.
-    pub(super) fn give_coldest_back(&self, book: &mut Book) -> bool {
+    /// Takes the extent whose pages were all used longest ago from its class: whoever has it given back does so without
+    /// the book.
+    pub(super) fn vacate_coldest(&self, book: &mut Book) -> Option<u32> {
         let last = |pages: &[u32]| {
             let used = pages.iter().filter(|&&page| page != NONE).map(|&page| book.index.page(page).used);
             used.max().unwrap_or(0)
@@ -151,12 +213,8 @@ impl Slab {
         let mut extents: Vec<(u64, u16)> =
             book.index.ground.iter().map(|(extent, slots)| (last(&slots.pages), extent)).collect();
         extents.sort_unstable();
-        for (_, extent) in extents {
-            if self.empty(book, extent) {
-                return self.extents.give_back(extent.into());
-            }
-        }
-        false
+        let (_, extent) = extents.into_iter().find(|&(_, extent)| self.empty(book, extent))?;
+        self.extents.release(extent.into()).then(|| extent.into())
     }
 
     /// Gives a page up to make room.
@@ -179,10 +237,12 @@ impl Slab {
     }
 }
 
-/// Extents that have a class, and their slots.
-fn taken(book: &Book) -> (u64, u64) {
-    let counts = book.index.ground.iter().map(|(_, slots)| slots.pages.len() as u64);
-    counts.fold((0, 0), |(extents, slots), more| (extents + 1, slots + more))
+impl Book {
+    /// How many slots the log has to be told of, with one more extent of a class.
+    fn slots_with(&self, class: u32) -> u64 {
+        let ground = &self.index.ground;
+        self.logged.max(ground.all() + u64::from(ground.slots(class)))
+    }
 }
 
 /// Pages and all that depend on them, parents first. `None` if one that does is under way.

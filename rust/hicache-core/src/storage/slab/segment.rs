@@ -7,10 +7,10 @@
 //! Groups are numbered through all segments, so that what is missing between two of them is noticed. A group's
 //! checksum is seeded with its store and segment: a group of another one is none. A snapshot holds the state at
 //! which the group `after` goes on; its own groups are numbered from 0.
-//! Pure: bytes in, records out. On error: reading ends at the first group that isn't whole.
+//! Bytes in, records out. On error: reading ends at the first group that isn't whole.
 
 use super::record::{RECORD, Record};
-
+use std::io::{self, Read as _};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 /// Size of a segment's header.
@@ -111,18 +111,31 @@ pub struct Read {
     pub records: u64,
     /// Whether something follows that is neither a group nor nothing.
     pub torn: bool,
+    /// Whether the disk can't read what follows.
+    pub unreadable: bool,
 }
 
 /// Records that are read at a time.
 const SOME: usize = 32;
 
-/// Reads a segment's records in order, some at a time, up to the first group that isn't whole.
-pub fn read(header: &Header, segment: &[u8], mut some: impl FnMut(&[Record])) -> Read {
+/// Reads a segment's records in order, some at a time, up to the first group that isn't whole. `from` stands behind
+/// the header. No more of it is in memory than a group, whatever its length.
+///
+/// # Errors
+/// The system's, but for what the disk can't read: that is as good as damaged.
+pub fn read(header: &Header, from: &mut dyn io::Read, mut some: impl FnMut(&[Record])) -> io::Result<Read> {
     let mut read = Vec::with_capacity(SOME);
-    let mut rest = segment.get(HEADER..).unwrap_or(&[]);
-    let mut found = Read { groups: 0, records: 0, torn: false };
-    while let Some(records) = header.records(header.first.wrapping_add(found.groups), rest) {
-        rest = &rest[GROUP + records.len()..];
+    let mut bytes = Vec::new();
+    let mut found = Read { groups: 0, records: 0, torn: false, unreadable: false };
+    loop {
+        if !group(from, &mut bytes)? {
+            (found.torn, found.unreadable) = (true, true);
+            return Ok(found);
+        }
+        let Some(records) = header.records(header.first.wrapping_add(found.groups), &bytes) else {
+            found.torn = bytes.iter().take(GROUP).any(|&byte| byte != 0);
+            return Ok(found);
+        };
         found.groups += 1;
         found.records += (records.len() / RECORD) as u64;
         for records in records.as_chunks::<RECORD>().0.chunks(SOME) {
@@ -131,6 +144,30 @@ pub fn read(header: &Header, segment: &[u8], mut some: impl FnMut(&[Record])) ->
             some(&read);
         }
     }
-    found.torn = rest.iter().take(GROUP).any(|&byte| byte != 0);
-    found
+}
+
+/// The bytes of the next group, if it is one: else some, and perhaps fewer. False: the disk can't read it.
+fn group(from: &mut dyn io::Read, bytes: &mut Vec<u8>) -> io::Result<bool> {
+    bytes.clear();
+    if !fill(from, bytes, GROUP)? {
+        return Ok(false);
+    }
+    let half = |at: usize| Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
+    let count =
+        half(12).filter(|_| half(8) == Some(GROUP_MAGIC)).and_then(|count| usize::try_from(count).ok());
+    match count.filter(|&count| count <= MOST) {
+        Some(count) => fill(from, bytes, count * RECORD),
+        None => Ok(true),
+    }
+}
+
+/// Appends so many bytes, or as many as there are. False: the disk can't read them.
+///
+/// # Errors
+/// The system's, all others.
+pub fn fill(from: &mut dyn io::Read, bytes: &mut Vec<u8>, most: usize) -> io::Result<bool> {
+    match from.take(most as u64).read_to_end(bytes) {
+        Err(error) if error.raw_os_error() == Some(libc::EIO) => Ok(false),
+        done => done.map(|_| true),
+    }
 }

@@ -5,6 +5,7 @@
 
 use super::extents::ExtentOptions;
 use super::files;
+use super::media::Media;
 use super::supply::Supply;
 use crate::storage::disk::{DataFile, Disk};
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,6 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// What its thread sees, too.
 pub(super) struct Shared {
     pub(super) disk: Arc<Disk>,
+    media: Arc<dyn Media>,
     dir: PathBuf,
     pub(super) options: ExtentOptions,
     state: Mutex<State>,
@@ -48,7 +50,13 @@ pub struct ExtentStats {
 #[derive(Default)]
 pub(super) struct State {
     pub(super) extents: BTreeMap<u32, Extent>,
-    /// Numbers of extents that are just being made.
+    /// Those of them without a class.
+    pub(super) spare: BTreeSet<u32>,
+    /// How many files there may be.
+    pub(super) most: u32,
+    /// How many there could have been for the last one who wanted an extent: a spare one beyond that is no use.
+    pub(super) asked: u32,
+    /// Numbers of extents that are just being made, or whose files are being removed.
     making: BTreeSet<u32>,
     pub(super) classes: BTreeMap<u64, Class>,
     pub(super) closed: bool,
@@ -103,9 +111,28 @@ impl Extent {
 }
 
 impl State {
-    /// Whether there would be more than `most` but for files that are being made or removed.
-    pub(super) fn is_busy_with_files(&self, most: u32) -> bool {
-        !self.making.is_empty() && self.extents.len() + self.making.len() >= most as usize
+    /// How many files there are.
+    pub(super) fn files(&self) -> u32 {
+        u32::try_from(self.extents.len() + self.making.len()).unwrap_or(u32::MAX)
+    }
+
+    /// Whether some are being made or removed.
+    pub(super) fn is_busy_with_files(&self) -> bool {
+        !self.making.is_empty()
+    }
+
+    /// Whether zeros are being written to slots of this size.
+    pub(super) fn claims_of(&self, slot: u64) -> bool {
+        self.claiming.and_then(|number| self.extents.get(&number)).is_some_and(|extent| extent.slot == slot)
+    }
+
+    /// Gives a spare extent to a class.
+    pub(super) fn give(&mut self, number: u32, slot: u64, slots: u32) {
+        let Some(extent) = self.extents.get_mut(&number) else { return };
+        extent.supply.cut(slot, slots, []);
+        extent.slot = slot;
+        self.spare.remove(&number);
+        self.file(number);
     }
 
     /// Notes what of an extent's is free.
@@ -130,42 +157,50 @@ impl State {
 }
 
 impl Shared {
-    pub(super) fn new(disk: Arc<Disk>, dir: &Path, options: ExtentOptions, state: State) -> Self {
+    pub(super) fn new(
+        disk: Arc<Disk>,
+        media: Arc<dyn Media>,
+        dir: &Path,
+        options: ExtentOptions,
+        mut state: State,
+    ) -> Self {
+        (state.most, state.asked) = (options.most, options.most);
         let (state, changed) = (Mutex::new(state), Condvar::new());
-        Self { disk, dir: dir.to_owned(), options, state, changed }
+        Self { disk, media, dir: dir.to_owned(), options, state, changed }
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until the thread has ended its step, which it does at once; not for ever, should the disk hang.
-    pub(super) fn wait<'s>(&self, mut state: MutexGuard<'s, State>) -> Option<MutexGuard<'s, State>> {
+    /// Waits until the thread has ended its step, which it does at once; not for ever, should the disk hang: whether it
+    /// has.
+    pub(super) fn wait(&self, mut state: MutexGuard<'_, State>) -> bool {
         state.waiting += 1;
         let (mut state, late) =
             self.changed.wait_timeout(state, PATIENCE).unwrap_or_else(PoisonError::into_inner);
         state.waiting -= 1;
-        (!late.timed_out()).then_some(state)
+        !late.timed_out()
     }
 
     /// Makes one more extent, if there may be one; without I/O while others wait.
     pub(super) fn make(&self) -> Option<()> {
         let mut state = self.state();
-        let taken = |number: &u32| state.extents.contains_key(number) || state.making.contains(number);
-        let number = (0..self.options.most).find(|number| !taken(number));
-        if state.extents.len() + state.making.len() >= self.options.most as usize {
+        if state.files() >= state.most {
             return None;
         }
-        let number = number?;
+        let taken = |number: &u32| state.extents.contains_key(number) || state.making.contains(number);
+        let number = (0..self.options.most).find(|number| !taken(number))?;
         state.making.insert(number);
         drop(state);
-        let made = files::make(&self.disk, &self.dir, number, self.options);
+        let made = files::make(&self.disk, &*self.media, &self.dir, number, self.options);
         let mut state = self.state();
         state.making.remove(&number);
         match made {
             Ok(file) => {
                 let supply = Supply::of(&[], self.options.bytes);
                 state.extents.insert(number, Extent::new(file, supply));
+                state.spare.insert(number);
                 drop(state);
                 self.changed.notify_all();
                 Some(())
@@ -182,14 +217,14 @@ impl Shared {
     /// Removes a spare extent and its file; whether there was one.
     pub(super) fn remove(&self, number: u32) -> bool {
         let mut state = self.state();
-        if state.extents.get(&number).is_none_or(|extent| extent.slot > 0) {
+        if !state.spare.remove(&number) {
             return false;
         }
         state.extents.remove(&number);
         // Nobody makes one of this number before the file is gone.
         state.making.insert(number);
         drop(state);
-        let removed = files::remove(&self.dir, number);
+        let removed = files::remove(&*self.media, &self.dir, number);
         let mut state = self.state();
         state.making.remove(&number);
         if let Err(error) = removed {

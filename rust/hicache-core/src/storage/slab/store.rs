@@ -5,6 +5,8 @@
 //! On error: opening names `storage`; nothing stays open.
 
 use super::admit::Admission;
+use super::clock::{Clock, Moment};
+use super::compact::Pause;
 use super::extents::{ExtentOptions, ExtentStats, Extents};
 use super::home::Home;
 use super::index::{Index, State};
@@ -21,7 +23,6 @@ use crate::storage::disk::{Disk, Engine};
 use hashbrown::{HashMap, HashSet};
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 /// What the store stands on, where tests put something else in its place.
 #[derive(Clone)]
@@ -30,13 +31,13 @@ pub struct Seams {
     pub engine: Option<Arc<dyn Engine>>,
     /// What the log is written with.
     pub media: Arc<dyn Media>,
-    /// Seconds since 1970.
-    pub clock: fn() -> u32,
+    /// The machine's clocks.
+    pub clock: fn() -> Moment,
 }
 
 impl Default for Seams {
     fn default() -> Self {
-        Self { engine: None, media: Arc::new(Plain), clock: seconds }
+        Self { engine: None, media: Arc::new(Plain), clock: Moment::now }
     }
 }
 
@@ -48,10 +49,10 @@ pub struct Slab {
     pub(super) disk: Arc<Disk>,
     pub(super) extents: Extents,
     pub(super) log: Log,
-    pub(super) clock: fn() -> u32,
+    pub(super) clock: Clock,
     book: Mutex<Book>,
     /// Held by whoever writes a snapshot.
-    pub(super) compacting: Mutex<()>,
+    pub(super) compacting: Mutex<Pause>,
     /// What the log could not tell when it was opened.
     damaged: String,
     /// The last to go: nobody opens the directory before all else is closed.
@@ -68,6 +69,10 @@ pub(super) struct Book {
     pub turns: HashMap<u32, u32>,
     /// Where the search for expired pages goes on.
     pub swept: u32,
+    /// Most slots that the log, and the snapshot before it, have been told of.
+    pub logged: u64,
+    /// The same since the last snapshot was begun.
+    pub since: u64,
 }
 
 impl Slab {
@@ -85,12 +90,17 @@ impl Slab {
             Some(engine) => Disk::over(Arc::clone(engine), &dir, options.disk)?,
             None => Disk::open(&dir, options.disk)?,
         });
-        let extents = Extents::open(Arc::clone(&disk), &dir, extent_options(&options, bounds, &dir)?)?;
+        let extents = Extents::open(
+            Arc::clone(&disk),
+            Arc::clone(&seams.media),
+            &dir,
+            extent_options(&options, bounds, &dir)?,
+        )?;
         let (extent, secret) = (home.extent, RandomState::new().hash_one(0));
         let fresh = move || Index::new(extent, secret);
         let replay = Replay::new(&extents.found(), fresh).directory(&dir, home.store, &*seams.media)?;
         let damaged = told(&replay, lost);
-        let Replay { index, resume, first, .. } = replay;
+        let Replay { index, resume, first, unreadable, newest, .. } = replay;
         for (extent, slots) in index.ground.iter() {
             let used = (0..).zip(&slots.pages).filter(|(_, page)| **page != super::index::ground::NONE);
             extents.adopt(extent.into(), slots.class, used.map(|(slot, _)| slot))?;
@@ -99,16 +109,23 @@ impl Slab {
         let identities = numbered.filter_map(|(number, identity)| Some(((*identity)?, number))).collect();
         let log = LogOptions { store: home.store, segment: segment(bounds), sync: options.sync };
         let log = Log::resume(Writer { media: Arc::clone(&seams.media), dir, options: log }, resume);
-        let admission = Admission::new(options.second, options.write_rate, (seams.clock)());
+        let admission = Admission::new(options.second, options.write_rate, 0);
         let (counts, turns) = (Statistics::default(), HashMap::new());
-        let book = Mutex::new(Book { index, identities, admission, counts, turns, swept: 0 });
-        let (clock, compacting) = (seams.clock, Mutex::new(()));
+        let book =
+            Mutex::new(Book { index, identities, admission, counts, turns, swept: 0, logged: 0, since: 0 });
+        let (clock, compacting) = (Clock::new(seams.clock, newest), Mutex::default());
         let slab = Self { options, bounds, disk, extents, log, clock, book, compacting, damaged, home };
-        slab.shrink();
+        slab.shrink()?;
         // What a process left behind that was killed, or that never ran for long: nothing depends on it.
-        let _ = slab.remove_before(first);
-        if slab.should_compact() {
-            let _ = slab.compact();
+        let _ = slab.log.writer.clear().and_then(|()| slab.remove_before(first));
+        if unreadable || slab.should_compact() {
+            match slab.compact() {
+                Err(error) if unreadable => {
+                    let reason = format!("what the disk can't read of its log can't be replaced: {error}");
+                    return argument("storage", reason);
+                }
+                _ => {}
+            }
         }
         slab.extents.start()?;
         Ok(slab)
@@ -154,7 +171,7 @@ impl Slab {
 
     /// How many numbers there are: all of them stand at every segment's head.
     fn most_numbers(&self) -> usize {
-        segment(self.bounds) / super::record::RECORD / 4
+        usize::try_from(self.bounds.identities()).unwrap_or(usize::MAX)
     }
 
     fn unused_number(&self) -> Option<u16> {
@@ -236,11 +253,6 @@ fn told(replay: &Replay, lost: u64) -> String {
             "; found {damaged} damaged segments of its log, forgot {forgotten} pages for that; {lost} damaged extents"
         ),
     }
-}
-
-fn seconds() -> u32 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u32::try_from(now.as_secs()).unwrap_or(u32::MAX)
 }
 
 #[expect(clippy::cast_precision_loss, reason = "for people")]

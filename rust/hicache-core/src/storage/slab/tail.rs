@@ -8,7 +8,7 @@ use super::media::Media;
 use super::record::{RECORD, Record};
 use super::segment::{GROUP, HEADER, Header, MOST};
 use crate::identity::Fingerprint;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -45,28 +45,38 @@ pub struct Tail {
     pub number: u64,
     /// The number of the next group.
     pub sequence: u64,
-    /// Whether the next segment's file is prepared.
-    pub spare: bool,
+}
+
+/// What new segments are made of, and how many bytes they may take.
+#[derive(Debug)]
+pub struct Growth {
+    /// A file for the next one.
+    pub spare: Option<File>,
+    /// Bytes that all may take.
+    pub most: u64,
+    /// Bytes that all take.
+    pub taken: u64,
+    /// Bytes of those that were begun since.
+    pub new: u64,
 }
 
 impl Writer {
-    /// Writes records; adds to `bytes` what new segments take.
+    /// Writes records.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's, or that the log may take no more.
     pub fn write(
         &self,
         tail: &mut Tail,
         records: &[u8],
         identities: &[Option<Fingerprint>],
-        bytes: &mut u64,
+        growth: &mut Growth,
     ) -> io::Result<()> {
         let mut rest = records;
         let size = self.size(identities);
         while !rest.is_empty() {
             let Some((file, header, at)) = &mut tail.segment else {
-                self.begin(tail, identities)?;
-                *bytes += size as u64;
+                self.begin(tail, identities, growth)?;
                 continue;
             };
             let room = size.saturating_sub(*at + GROUP) / RECORD;
@@ -89,12 +99,20 @@ impl Writer {
     }
 
     /// Begins a segment, with all identities at its head: whatever happens to others, its records can be told.
-    fn begin(&self, tail: &mut Tail, identities: &[Option<Fingerprint>]) -> io::Result<()> {
-        let spare = self.spare();
-        let file = if std::mem::take(&mut tail.spare) {
-            File::options().read(true).write(true).open(&spare)?
-        } else {
-            self.media.create(&spare, self.size(identities))?
+    fn begin(
+        &self,
+        tail: &mut Tail,
+        identities: &[Option<Fingerprint>],
+        growth: &mut Growth,
+    ) -> io::Result<()> {
+        let size = self.size(identities);
+        if growth.is_full(size) {
+            let reason = format!("it has all of its {} bytes, and could not be replaced", growth.most);
+            return Err(io::Error::new(io::ErrorKind::StorageFull, reason));
+        }
+        let (file, made) = match growth.spare.take() {
+            Some(spare) => (spare, self.spare()),
+            None => (self.media.create(&self.next(), size)?, self.next()),
         };
         let number = tail.number + 1;
         let header = Header { store: self.options.store, number, first: tail.sequence, after: None };
@@ -108,21 +126,40 @@ impl Writer {
         if self.options.sync {
             self.media.sync(&file)?;
         }
-        self.media.publish(&spare, &self.path(number))?;
+        self.media.publish(&made, &self.path(number))?;
+        growth.new += size as u64;
         (tail.number, tail.sequence) = (number, tail.sequence + groups);
         tail.segment = Some((file, header, head.len()));
         Ok(())
     }
 
-    /// Prepares the next segment, if the one in use is half full.
+    /// Makes a file for the next segment, of so many bytes.
+    ///
+    /// # Errors
+    /// The system's; nothing is left of it.
+    pub fn prepare(&self, size: usize) -> io::Result<File> {
+        let made = self.media.create(&self.spare(), size);
+        if made.is_err() {
+            let _ = fs::remove_file(self.spare());
+        }
+        made
+    }
+
+    /// Whether the segment that is written is half full, or none is.
+    pub fn wants_spare(&self, tail: &Tail) -> bool {
+        tail.segment.as_ref().is_none_or(|(.., at)| *at > self.options.segment / 2)
+    }
+
+    /// Removes what a process that was killed had begun to make.
     ///
     /// # Errors
     /// The system's.
-    pub fn prepare(&self, tail: &mut Tail) -> io::Result<()> {
-        let full = tail.segment.as_ref().is_none_or(|(.., at)| *at > self.options.segment / 2);
-        if full && !tail.spare {
-            self.media.create(&self.spare(), self.options.segment)?;
-            tail.spare = true;
+    pub fn clear(&self) -> io::Result<()> {
+        for unfinished in [self.spare(), self.next(), self.snapshot()] {
+            match fs::remove_file(unfinished) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
         }
         Ok(())
     }
@@ -137,7 +174,7 @@ impl Writer {
 
     /// Bytes of a segment: those of the options, or what more identities than these are made for need at its head,
     /// and as much again.
-    fn size(&self, identities: &[Option<Fingerprint>]) -> usize {
+    pub fn size(&self, identities: &[Option<Fingerprint>]) -> usize {
         let head = HEADER + identities.len() * (RECORD + 1) + GROUP;
         self.options.segment.max(2 * head)
     }
@@ -147,8 +184,27 @@ impl Writer {
         path(&self.dir, number)
     }
 
+    /// Where the next segment is prepared, while the log goes on.
     fn spare(&self) -> PathBuf {
         self.dir.join("log-spare")
+    }
+
+    /// Where one is made that is needed at once.
+    fn next(&self) -> PathBuf {
+        self.dir.join("log-next")
+    }
+
+    /// Where a snapshot is written.
+    pub fn snapshot(&self) -> PathBuf {
+        self.dir.join("log-snapshot")
+    }
+}
+
+impl Growth {
+    /// Whether one more segment of this size is too much. A log without any may always begin one.
+    pub const fn is_full(&self, size: usize) -> bool {
+        let all = self.taken + self.new;
+        all > 0 && all.saturating_add(size as u64) > self.most
     }
 }
 

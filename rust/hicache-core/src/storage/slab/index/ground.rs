@@ -4,6 +4,7 @@
 //! On error: a place that can't be is `false` or `None`.
 
 use crate::storage::slab::record::At;
+use hashbrown::HashMap;
 
 /// No page.
 pub const NONE: u32 = u32::MAX;
@@ -32,12 +33,26 @@ pub struct Slots {
 pub struct Ground {
     bytes: u64,
     extents: Vec<Option<Slots>>,
+    /// How many slots of each class are in use.
+    used: HashMap<u32, u64>,
+    /// All slots.
+    slots: u64,
 }
 
 impl Ground {
     /// Of extents of so many bytes each.
-    pub const fn new(bytes: u64) -> Self {
-        Self { bytes, extents: Vec::new() }
+    pub fn new(bytes: u64) -> Self {
+        Self { bytes, extents: Vec::new(), used: HashMap::new(), slots: 0 }
+    }
+
+    /// How many slots there are.
+    pub const fn all(&self) -> u64 {
+        self.slots
+    }
+
+    /// How many slots of a class are somebody's.
+    pub fn used(&self, class: u32) -> u64 {
+        self.used.get(&class).copied().unwrap_or(0)
     }
 
     /// Slots of one extent of a class.
@@ -47,7 +62,9 @@ impl Ground {
 
     /// Gives an extent to a class: all of its slots are free.
     pub fn give(&mut self, extent: u16, class: u32) {
+        self.release(extent);
         let slots = self.slots(class) as usize;
+        self.slots += slots as u64;
         if self.extents.len() <= usize::from(extent) {
             self.extents.resize_with(usize::from(extent) + 1, || None);
         }
@@ -56,9 +73,9 @@ impl Ground {
 
     /// Takes an extent from its class.
     pub fn release(&mut self, extent: u16) {
-        if let Some(slots) = self.extents.get_mut(usize::from(extent)) {
-            debug_assert!(slots.as_ref().is_none_or(|slots| slots.used == 0), "it has pages");
-            *slots = None;
+        if let Some(slots) = self.extents.get_mut(usize::from(extent)).and_then(Option::take) {
+            debug_assert!(slots.used == 0, "it has pages");
+            self.slots -= slots.pages.len() as u64;
         }
     }
 
@@ -87,6 +104,7 @@ impl Ground {
         };
         *owner = page;
         slots.used += 1;
+        *self.used.entry(slots.class).or_default() += 1;
         true
     }
 
@@ -97,6 +115,7 @@ impl Ground {
         {
             *owner = NONE;
             slots.used -= 1;
+            *self.used.entry(slots.class).or_default() -= 1;
         }
     }
 }

@@ -1,0 +1,88 @@
+//! `decide`: whether a waiting request runs in this step, and `stepped`, what the step was.
+//!
+//! What is told to the policy of [`crate::policy::fetching`] is what the verbs know, and so are the answers: nothing that
+//! hasn't entered through `poll` counts, so that ranks which are told the same decide alike.
+
+use crate::cache::HiCache;
+use crate::command::Command;
+use crate::error::{Result, argument};
+use crate::ids::HitId;
+use crate::path::prefetch::micros;
+use crate::policy::Stop;
+use crate::policy::fetching::{Step, Verdict, Waiting};
+
+impl HiCache {
+    /// What a request does in this step, which could run it as far as the engine is concerned. `others`: how many other requests
+    /// could run in it. Its waiting time counts from the first such question on. A hit without a prefetch that is
+    /// undecided computes. To stop the wait, load the hit: what has come is used.
+    ///
+    /// # Errors
+    /// When the hit was released.
+    pub fn decide(&mut self, id: HitId, others: usize) -> Result<Verdict> {
+        self.open()?;
+        let now = self.now;
+        let hit = self.hit_mut(id)?;
+        let first = *hit.first_asked.get_or_insert(now);
+        let Some(waiting) = self.waiting(id, first, others) else { return Ok(Verdict::Compute) };
+        let verdict = self.stop.decide(&waiting);
+        let hit = self.hit_mut(id)?;
+        hit.stop_said = (verdict == Verdict::Compute).then_some(waiting.waited);
+        if let Some(fetch) = &mut hit.fetch {
+            fetch.skipped = verdict == Verdict::Skip;
+        }
+        Ok(verdict)
+    }
+
+    /// A step of the engine has ended: prompt tokens that it computed, the seconds that it took, and prompt tokens of
+    /// requests that could run and wait for their turn.
+    ///
+    /// # Errors
+    /// When the seconds can't be meant, or the cache is closed.
+    pub fn stepped(&mut self, tokens: u64, seconds: f64, ahead: u64) -> Result<()> {
+        self.open()?;
+        if !(seconds.is_finite() && seconds >= 0.0) {
+            return argument("seconds", format!("must be a number that is not negative, got {seconds}"));
+        }
+        let step = Step { tokens, micros: micros(seconds), ahead };
+        self.stop.step(step);
+        for id in self.fetches.values() {
+            let fetch = self.hits.get_mut(id).and_then(|hit| hit.fetch.as_mut());
+            if let Some(fetch) = fetch.filter(|fetch| fetch.skipped) {
+                fetch.overtaken += tokens;
+                fetch.skipped = false;
+            }
+        }
+        self.commands.push(Command::Step(step));
+        self.act();
+        Ok(())
+    }
+
+    /// Other rules than the configured ones for when a request stops to wait.
+    pub fn stop_by(&mut self, stop: Box<dyn Stop>) {
+        self.stop = stop;
+    }
+
+    /// A request as the policy is told it; `None`: nothing is undecided, or nothing can come as things are.
+    fn waiting(&self, id: HitId, first: f64, others: usize) -> Option<Waiting> {
+        let fetch = self.hits.get(&id)?.fetch.as_ref()?;
+        // Without room and without reads of its own it would wait for others, who may wait for it.
+        if fetch.no_room && fetch.open == 0 {
+            return None;
+        }
+        let asked = if fetch.settled && fetch.asked.is_empty() { fetch.present as usize } else { fetch.keys };
+        let came = (fetch.begun as usize).saturating_sub(fetch.reading);
+        let number = fetch.attempt;
+        Some(Waiting {
+            request: self.waiter(id),
+            now: micros(self.now),
+            waited: micros(self.now - first),
+            requested: self.tokens(fetch.span as usize),
+            missing: self.tokens(asked.saturating_sub(came).max(fetch.reading)),
+            reading: self.tokens(fetch.reading),
+            reading_for: self.under_way.iter().find(|one| one.0 == number).map(|one| one.1),
+            asking: !fetch.settled,
+            others: others as u64,
+            overtaken: fetch.overtaken,
+        })
+    }
+}
