@@ -122,9 +122,8 @@ def main() -> None:
     )
     for write in (None, "write_through", "write_through_selective", "write_back"):
         each = storm(write)
-        print(
-            f"  backup storm, {write or 'no host tier':33} {statistics.median(each):9.0f} (most {max(each):.0f})"
-        )
+        median, most = statistics.median(each), max(each)
+        print(f"  backup storm, {write or 'no host tier':33} {median:9.0f} (most {most:.0f})")
 
 
 if __name__ == "__main__":
