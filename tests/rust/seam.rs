@@ -41,7 +41,7 @@ fn pages_may_come_from_the_back() {
     let shape = Shape { page: 1, device: 320, host: 600, threads: 2, ..Shape::default() };
     for stops in [false, true] {
         let told = Arc::default();
-        let store = filled(shape, &[tokens.clone()]);
+        let store = filled(shape, std::slice::from_ref(&tokens));
         let (policy, order) = (Box::<Lru>::default(), Box::new(Backwards(Arc::clone(&told))));
         let mut rig = Rig::with_order(shape, Some(&store), policy, order);
         let first = chain(None, Tokens::I32(&tokens), PageSize::new(1).unwrap())[0];

@@ -21,6 +21,7 @@
 //! | `verified`, `seal` | a store around one that isn't trusted with bytes |
 //! | `writes` | how a batch of writes is carried out |
 //! | `workers` | threads that carry out batches; they own bytes, not meaning |
+//! | `writes` | a batch of writes: once more what fails, undone what was removed meanwhile |
 //! | `about` | what a store says of itself, for who must not wait for it |
 //!
 //! [`Store`] is the specification. Knows keys and bytes; refuses to know the tree, slots and requests.
