@@ -95,7 +95,7 @@ class Cache:
         engine_owns_slots: bool,
         unified: int | None,
         checkpoints_per_path: int,
-        eviction: str,
+        policies: tuple[str, str, str, str, float],
         host: _Host,
         restart: str | None,
         copies: tuple[int | None, str],

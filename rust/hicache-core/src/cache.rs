@@ -11,7 +11,7 @@ use crate::hit::Hit;
 use crate::host::SlotPool;
 use crate::ids::{HitId, Tier};
 use crate::parts::{DeviceSlots, PartPools};
-use crate::path::Forwards;
+use crate::path::{Forwards, StoreQueue, ToWrite};
 use crate::policy::{self, Eviction, Stop};
 use crate::reader::{self, Publisher, Reader};
 use crate::stats::Stats;
@@ -53,6 +53,8 @@ pub struct HiCache {
     /// For how long the oldest read of each waiting request was under way when it was polled last, where ranks needn't agree.
     pub(crate) under_way: Vec<(u64, u64)>,
     pub(crate) forwards: Forwards,
+    pub(crate) to_write: ToWrite,
+    pub(crate) to_store: StoreQueue,
     pub(crate) commands: Vec<Command>,
     pub(crate) executor: Executor,
     pub(crate) stats: Stats,
@@ -102,7 +104,7 @@ impl HiCache {
         let hosts = config.parts.iter().map(|part| part.host);
         let parts = device.parts.into_iter().zip(hosts).map(|(device, host)| PartPools::new(device, host));
         let serial = CACHES.fetch_add(1, Ordering::Relaxed);
-        Ok(Self {
+        let mut cache = Self {
             storage,
             tree: Tree::with_policy(config.words()?, storage, &config.components(), policy),
             device: device.full,
@@ -119,6 +121,8 @@ impl HiCache {
             doubts: Doubts::default(),
             under_way: Vec::new(),
             forwards: Forwards::default(),
+            to_write: ToWrite::default(),
+            to_store: StoreQueue::default(),
             commands: Vec::new(),
             executor,
             stats: Stats::default(),
@@ -129,7 +133,9 @@ impl HiCache {
             closed: false,
             publisher: None,
             config,
-        })
+        };
+        cache.tell_saving();
+        Ok(cache)
     }
 
     /// What was counted so far.
@@ -237,6 +243,18 @@ impl HiCache {
 
     /// The end of a verb: commands are carried out, readers are told what changed.
     pub(crate) fn act(&mut self) {
+        self.submit_backups();
+        self.act_on_rest();
+    }
+
+    /// The same without the backups that were decided: those of the next verbs may join them.
+    pub(crate) fn act_on_rest(&mut self) {
+        self.stir();
+        self.carry_out();
+    }
+
+    /// The end of `poll`, which is no reason to look again at what leaves next.
+    pub(crate) fn carry_out(&mut self) {
         if !self.commands.is_empty() {
             self.executor.drain(&mut self.commands);
         }

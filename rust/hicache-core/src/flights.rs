@@ -26,8 +26,8 @@ pub(crate) struct Copy {
     pub pages: u32,
     /// Of a backup: the host slots that it fills for each part.
     pub parts: Vec<Vec<Slot>>,
-    /// Of a backup: what to store when it has landed.
-    pub store: Vec<ToStore>,
+    /// Of a backup with storage: the host slots that it fills for parts, which storage hasn't got.
+    pub store: Vec<HostSlot>,
 }
 
 /// A page, or what a part has of it, that goes on to storage.
@@ -36,6 +36,16 @@ pub(crate) struct ToStore {
     pub digest: Digest,
     /// The page without which it is worth nothing.
     pub parent: Option<Digest>,
+    pub slot: HostSlot,
+}
+
+/// A page, or what a part has of it, that is being written.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Written {
+    /// Which of the batch's pins holds it.
+    pub hold: u32,
+    /// Counted from 0 at the root.
+    pub page: u32,
     pub slot: HostSlot,
 }
 
@@ -59,8 +69,8 @@ impl Batch {
 
 #[derive(Debug)]
 pub(crate) enum What {
-    /// Pages being written; the pin holds them on the host.
-    Store { host: PinId },
+    /// Pages being written; the pins hold them on the host.
+    Store { holds: Vec<PinId>, written: Vec<Written> },
     /// A question for a hit's prefetch, of what it asks for from place `from` on.
     Exists { hit: HitId, attempt: u64, from: usize },
     /// Pages being read into slots, from page `at` of the hit's path on.
@@ -171,8 +181,19 @@ impl Flights {
 
     /// Pins that transfers hold.
     pub fn pins(&self) -> usize {
-        let stores = self.stores.iter().chain(&self.strays);
-        let stores = stores.filter(|batch| matches!(batch.what, What::Store { .. })).count();
+        let stores: usize = self.writes().map(|(holds, _)| holds.len()).sum();
         2 * (self.backups.len() + self.loads.len()) + stores
+    }
+
+    /// Batches that are being written, strays included, and their pages.
+    pub fn storing(&self) -> (usize, usize) {
+        self.writes().fold((0, 0), |(batches, pages), (_, written)| (batches + 1, pages + written.len()))
+    }
+
+    fn writes(&self) -> impl Iterator<Item = (&[PinId], &[Written])> {
+        self.stores.iter().chain(&self.strays).filter_map(|batch| match &batch.what {
+            What::Store { holds, written } => Some((holds.as_slice(), written.as_slice())),
+            _ => None,
+        })
     }
 }

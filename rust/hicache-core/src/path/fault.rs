@@ -25,7 +25,7 @@ impl HiCache {
         for copy in arrived {
             self.close_gate(copy.gate);
             self.let_go(copy.device);
-            self.store_pages(copy.host, &copy.store);
+            self.landed(copy.host, &copy.store);
         }
         for copy in self.flights.loads.drain(..loads).collect::<Vec<_>>() {
             if copy.ticket > loaded {

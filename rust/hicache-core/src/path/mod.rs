@@ -11,7 +11,7 @@
 //! What windows and states add to a verb is beside it: `raise` to `load` (of which `decline` is what isn't copied), `give` to `insert`, `fetch` to `prefetch`,
 //! `graft` to `poll`, `parts` to `evict` and `allocate`; `shared` is for a unified buffer, `forward` for what the engine
 //! computes in it meanwhile, `leftovers` for host memory that outlives the process, and `rewind` for tokens that were
-//! inserted and taken back.
+//! inserted and taken back. `write`, `reserve` and `store` say when what is copied further down.
 
 mod arrive;
 mod backup;
@@ -36,12 +36,17 @@ mod poll;
 mod prefetch;
 mod raise;
 mod release;
+mod reserve;
 mod rewind;
 mod shared;
+mod store;
 mod view;
+mod write;
 
 pub(crate) use forward::Forwards;
 pub use insert::{GivenPart, Inserted};
 pub use leftovers::Leftovers;
 pub use load::Loaded;
+pub(crate) use store::StoreQueue;
 pub use view::HitView;
+pub(crate) use write::ToWrite;
