@@ -141,10 +141,10 @@ fn every_combination_holds() {
             });
             let mut engine = Storm::new(seed, writing, Some(&store));
             for _ in 0..150 {
-                storm.step();
+                engine.step();
             }
-            storm.readable(&store);
-            let mut rig = storm.end();
+            engine.readable(&store);
+            let mut rig = engine.end();
             let stats = *rig.cache.stats();
             assert!(
                 stats.dropped_unsaved_pages + stats.dropped_unstored_pages <= stats.dropped_pages,
