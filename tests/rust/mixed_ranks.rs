@@ -206,6 +206,7 @@ fn equal_calls_and_limits_make_equal_decisions_with_parts() {
             let shape = Shape {
                 page,
                 deadline: 1.0,
+                writing: common::writing::either(seed),
                 cap: if seed.is_multiple_of(3) { 2 } else { 0 },
                 ..shape.clone()
             };
