@@ -228,6 +228,9 @@ fn decide_alike(seeds: Range<u64>, writings: impl IntoIterator<Item = Writing>) 
         while !pair.live.is_empty() {
             pair.release(0);
         }
+        pair.settle();
+        // What a poll finds to be saved or stored since.
+        pair.stores.iter().for_each(|store| store.plan(|_, _| Fault::None));
         pair.ranks.iter_mut().for_each(Rig::drained);
     }
     assert!(fetched > 0 && late > 0, "{fetched} {late}: it went all the way, and deadlines passed");

@@ -40,17 +40,20 @@ impl HiCache {
 
     /// Starts the backup of what a path has on the device and not on the host. What finds no room is remembered.
     pub(crate) fn back_up_path(&mut self, place: Place) -> usize {
+        // What of it is on the host alone may leave for the rest.
+        let end = self.tree.cursor(place);
         let (slots, lacking) = self.back_up(place, Room::First);
         if lacking {
-            self.remember(self.tree.ancestor(place, place.depth));
+            self.remember(end);
         }
         slots
     }
 
     /// The same of what found no room before, which was counted then.
     pub(crate) fn back_up_again(&mut self, place: Place) {
+        let end = self.tree.cursor(place);
         if self.back_up(place, Room::Again).1 {
-            self.remember(self.tree.ancestor(place, place.depth));
+            self.remember(end);
         }
     }
 

@@ -73,8 +73,7 @@ impl HiCache {
     }
 
     /// Pages of a path found no room on the host.
-    pub(crate) fn remember(&mut self, end: Place) {
-        let cursor = self.tree.cursor(end);
+    pub(crate) fn remember(&mut self, cursor: Cursor) {
         if self.to_write.no_room.contains(&cursor) {
             return;
         }

@@ -241,8 +241,6 @@ impl Tree {
             self.note_gone(index, end, tier);
             self.shorten(index, end);
             self.owe_rest(strand, parent);
-        } else if tier == Tier::Host {
-            self.settle_debt(strand);
         }
         parts
     }
