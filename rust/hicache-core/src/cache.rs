@@ -11,16 +11,16 @@ use crate::hit::Hit;
 use crate::host::SlotPool;
 use crate::ids::{HitId, Tier};
 use crate::parts::{DeviceSlots, PartPools};
-use crate::path::Forwards;
+use crate::path::{Cleared, Forwards};
 use crate::policy::{self, Eviction, Stop};
 use crate::reader::{self, Publisher, Reader};
 use crate::stats::Stats;
 use crate::storage::{About, Store};
 use crate::transfer::{Direction, Progress, WaitOnStream};
-use crate::tree::Tree;
+use crate::tree::{By, Tree};
 use crate::unified::Unified;
 use hashbrown::HashMap;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -50,6 +50,10 @@ pub struct HiCache {
     /// When a request stops to wait.
     pub(crate) stop: Box<dyn Stop>,
     pub(crate) doubts: Doubts,
+    /// How the last clears of storage ended, the newest first.
+    pub(crate) clears: VecDeque<(u64, Cleared)>,
+    /// What ended the last epoch.
+    pub(crate) ended_by: By,
     /// For how long the oldest read of each waiting request was under way when it was polled last, where ranks needn't agree.
     pub(crate) under_way: Vec<(u64, u64)>,
     pub(crate) forwards: Forwards,
@@ -117,6 +121,8 @@ impl HiCache {
             without_room: 0,
             stop: config.prefetch.rule()?,
             doubts: Doubts::default(),
+            clears: VecDeque::new(),
+            ended_by: By::NewWeights,
             under_way: Vec::new(),
             forwards: Forwards::default(),
             commands: Vec::new(),

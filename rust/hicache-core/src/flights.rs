@@ -48,12 +48,14 @@ pub(crate) struct Batch {
     /// Of reads: when they were, and what of them didn't come.
     pub time: Option<ReadTime>,
     pub failed: Vec<Digest>,
+    /// Of a clear: how many pages were removed.
+    pub cleared: u64,
     pub what: What,
 }
 
 impl Batch {
     pub const fn new(id: u64, deadline: f64, what: What) -> Self {
-        Self { id, deadline, outcomes: None, time: None, failed: Vec::new(), what }
+        Self { id, deadline, outcomes: None, time: None, failed: Vec::new(), cleared: 0, what }
     }
 }
 
@@ -61,6 +63,8 @@ impl Batch {
 pub(crate) enum What {
     /// Pages being written; the pin holds them on the host.
     Store { host: PinId },
+    /// All pages of the identity leave the store.
+    Clear,
     /// A question for a hit's prefetch, of what it asks for from place `from` on.
     Exists { hit: HitId, attempt: u64, from: usize },
     /// Pages being read into slots, from page `at` of the hit's path on.
@@ -111,7 +115,7 @@ impl Flights {
         let mut batches = self.stores.iter_mut().chain(&mut self.prefetches).chain(&mut self.strays);
         if let Some(batch) = batches.find(|batch| batch.id == id) {
             batch.outcomes = Some(done.outcomes);
-            (batch.time, batch.failed) = (done.time, done.failed);
+            (batch.time, batch.failed, batch.cleared) = (done.time, done.failed, done.cleared);
         }
     }
 
@@ -129,6 +133,20 @@ impl Flights {
             self.strays.extend(late);
         }
         self.strays.len() - before
+    }
+
+    /// Nobody waits for any storage work any more: it keeps what it owns until it lands, like what is late.
+    pub fn leave_storage(&mut self) {
+        self.strays.extend(self.stores.drain(..));
+        self.strays.extend(self.prefetches.drain(..));
+    }
+
+    /// Batches of storage work that nobody waits for: those that haven't landed, and pages of writes that were cancelled.
+    pub fn left(&self) -> (usize, usize) {
+        let inside = self.strays.iter().filter(|batch| batch.outcomes.is_none()).count();
+        let writes = self.strays.iter().filter(|batch| matches!(batch.what, What::Store { .. }));
+        let outcomes = writes.filter_map(|batch| batch.outcomes.as_ref()).flatten();
+        (inside, outcomes.filter(|&&outcome| outcome == Outcome::Cancelled).count())
     }
 
     /// Takes the leading questions and reads out that have landed or, where nobody has to agree, all that have.

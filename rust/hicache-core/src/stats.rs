@@ -43,6 +43,10 @@ pub struct Stats {
     pub stored_pages: u64,
     /// Pages that the store failed to write, twice.
     pub store_failed_pages: u64,
+    /// Pages whose write was given up: they were removed meanwhile, or the store was detached or cleared.
+    pub store_cancelled_pages: u64,
+    /// Pages that clears removed from storage.
+    pub cleared_storage_pages: u64,
     /// Pages that the store's own rules didn't take: no room, too much written, or not asked for twice yet.
     pub store_declined_pages: u64,
     /// Pages whose digest was computed; a page whose digest is known is never hashed again.

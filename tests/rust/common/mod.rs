@@ -3,6 +3,7 @@
 
 pub mod bench;
 pub mod buffer;
+pub mod clears;
 pub mod copier;
 pub mod drip;
 pub mod drive;

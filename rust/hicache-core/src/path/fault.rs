@@ -25,7 +25,9 @@ impl HiCache {
         for copy in arrived {
             self.close_gate(copy.gate);
             self.let_go(copy.device);
-            self.store_pages(copy.host, &copy.store);
+            // A store may have come or gone since the copy began.
+            let store = if self.storage { &copy.store[..] } else { &[] };
+            self.store_pages(copy.host, store);
         }
         for copy in self.flights.loads.drain(..loads).collect::<Vec<_>>() {
             if copy.ticket > loaded {

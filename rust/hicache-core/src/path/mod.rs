@@ -11,10 +11,11 @@
 //! What windows and states add to a verb is beside it: `raise` to `load` (of which `decline` is what isn't copied), `give` to `insert`, `fetch` to `prefetch`,
 //! `graft` to `poll`, `parts` to `evict` and `allocate`; `shared` is for a unified buffer, `forward` for what the engine
 //! computes in it meanwhile, `leftovers` for host memory that outlives the process, and `rewind` for tokens that were
-//! inserted and taken back.
+//! inserted and taken back. `stores` and `clear` come from any state of all these.
 
 mod arrive;
 mod backup;
+mod clear;
 mod decide;
 mod decline;
 mod detach;
@@ -38,10 +39,13 @@ mod raise;
 mod release;
 mod rewind;
 mod shared;
+mod stores;
 mod view;
 
+pub use clear::Cleared;
 pub(crate) use forward::Forwards;
 pub use insert::{GivenPart, Inserted};
 pub use leftovers::Leftovers;
 pub use load::Loaded;
+pub use stores::LeftBehind;
 pub use view::HitView;

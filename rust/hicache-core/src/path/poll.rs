@@ -79,6 +79,7 @@ impl HiCache {
         let outcomes = batch.outcomes.unwrap_or_default();
         match batch.what {
             What::Store { host } => self.stored(host, &outcomes),
+            What::Clear => self.note_cleared(batch.id, &outcomes, batch.cleared),
             What::Exists { hit, attempt, from } => {
                 if self.fetches(hit, attempt) {
                     self.answered(hit, from, &outcomes);
@@ -100,8 +101,9 @@ impl HiCache {
         self.stats.stored_pages += stored as u64;
         let declined = outcomes.iter().filter(|&&outcome| outcome == Outcome::Declined).count();
         self.stats.store_declined_pages += declined as u64;
-        // Removed while it was written: nobody wants it any more.
+        // Removed while it was written, or the store was detached: nobody wants it any more.
         let removed = outcomes.iter().filter(|&&outcome| outcome == Outcome::Cancelled).count();
+        self.stats.store_cancelled_pages += removed as u64;
         self.stats.store_failed_pages += (outcomes.len() - stored - declined - removed) as u64;
         self.let_go(host);
     }
@@ -154,6 +156,9 @@ impl HiCache {
             What::ReadParts { reads, .. } => {
                 self.read_in_vain(&batch.outcomes.unwrap_or_default());
                 self.give_reads_back(&reads);
+            }
+            What::Clear => {
+                self.note_cleared(batch.id, &batch.outcomes.unwrap_or_default(), batch.cleared);
             }
             What::Exists { .. } => self.count_faults(&batch.outcomes.unwrap_or_default()),
         }
