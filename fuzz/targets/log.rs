@@ -38,7 +38,8 @@ fuzz_target!(|data: &[u8]| {
 });
 
 fn tell(replay: &mut Replay, mut bytes: &[u8], number: u64) {
-    replay.segment(&mut bytes, bytes.len() as u64, STORE, number).unwrap();
+    let length = bytes.len() as u64;
+    replay.segment(&mut bytes, length, STORE, number).unwrap();
 }
 
 /// Every page is where its place says, is found by its key, and can be evicted.

@@ -4,10 +4,11 @@
 mod common;
 
 use common::rig::Shape;
-use common::store::Fault;
+use common::store::{Fault, Verb};
 use common::stored::{asking, prompt, stored};
 use hicache_core::ids::{HitId, Tier};
 use hicache_core::policy::fetching::Verdict;
+use hicache_core::storage::Outcome;
 use hicache_core::transfer::Direction;
 
 /// Fifty requests of eight pages, all of them stored, over a host of sixteen: reads never own more than there is, none takes
@@ -95,5 +96,32 @@ fn nothing_grows_while_a_store_never_answers() {
         assert_eq!(rig.cache.slots(Tier::Host).out(), 0);
     }
     store.release();
+    rig.drained();
+}
+
+/// A prefetch that can't succeed ends, each time, and the request goes on without. Pages that a store says to have and never
+/// delivers are asked for twice, whoever asks, and are absent from then on.
+#[test]
+fn a_doomed_prefetch_ends() {
+    let tokens = prompt(1, 12);
+    let (mut rig, store) = stored(Shape::default(), &[tokens.clone()]);
+    store.plan(|verb, _| if verb == Verb::Get { Fault::Answer(Outcome::Failed) } else { Fault::None });
+    for _ in 0..4 {
+        let hit = rig.fetch(&tokens);
+        assert!(!rig.view(hit).waiting);
+        assert_eq!(rig.load(hit).device, 0);
+        rig.cache.release(hit, 0).unwrap();
+    }
+    assert_eq!((store.calls(Verb::Get), store.calls(Verb::Exists)), (2, 4));
+    assert_eq!(rig.cache.stats().prefetch_doubted_pages, 12);
+    // Computed and stored anew: it is tried again, and comes.
+    store.plan(|_, _| Fault::None);
+    rig.serve(&tokens);
+    rig.settle();
+    Tier::ALL.into_iter().for_each(|tier| drop(rig.evict(tier, usize::MAX)));
+    let hit = rig.fetch(&tokens);
+    assert_eq!(rig.load(hit).device, 6);
+    rig.verify(hit, &tokens);
+    rig.cache.release(hit, 0).unwrap();
     rig.drained();
 }

@@ -120,30 +120,6 @@ fn room_is_not_made_of_what_the_prefetch_continues() {
     assert_eq!(usable(&mut rig, hit, &TOKENS), 5);
 }
 
-/// A prefetch that can't succeed ends, each time, and the request goes on without. Pages that a store says to have and never
-/// delivers are asked for twice, whoever asks, and are absent from then on.
-#[test]
-fn a_doomed_prefetch_ends() {
-    let (mut rig, store) = stored(Shape::default(), &TOKENS);
-    store.plan(|verb, _| if verb == Verb::Get { Fault::Answer(Outcome::Failed) } else { Fault::None });
-    for _ in 0..4 {
-        let hit = rig.fetch(&TOKENS);
-        assert!(!rig.view(hit).waiting);
-        assert_eq!(rig.load(hit).device, 0);
-        rig.cache.release(hit, 0).unwrap();
-    }
-    assert_eq!((store.calls(Verb::Get), store.calls(Verb::Exists)), (2, 4));
-    assert_eq!(rig.cache.stats().prefetch_doubted_pages, 12);
-    // Computed and stored anew: it is tried again, and comes.
-    store.plan(|_, _| Fault::None);
-    rig.serve(&TOKENS);
-    rig.settle();
-    Tier::ALL.into_iter().for_each(|tier| drop(rig.evict(tier, usize::MAX)));
-    let hit = rig.fetch(&TOKENS);
-    assert_eq!(usable(&mut rig, hit, &TOKENS), 6);
-    rig.drained();
-}
-
 /// What a match promised may be gone at load: less, and no error.
 #[test]
 fn eviction_between_match_and_load() {

@@ -7,6 +7,7 @@ use common::mixed::Mixed;
 use common::models;
 use common::rig::{Rig, Shape};
 use common::store::{Fault, FaultStore, Verb};
+use hicache_core::explain::{Reason, Revoked};
 use hicache_core::hash::{Digest, chain, of_part};
 use hicache_core::ids::Tier;
 use hicache_core::page::{PageSize, Tokens};
@@ -99,10 +100,12 @@ fn a_timeout_counts_from_the_first_question() {
     rig.poll(51.5);
     assert_eq!(rig.cache.decide(hit, 0).unwrap(), Verdict::Wait, "1.0 s + 2 * 0.25 s have not passed");
     assert_eq!(rig.cache.decide(hit, 3).unwrap(), Verdict::Skip, "others can run");
-    rig.poll(51.501);
+    rig.poll(51.5015);
     assert_eq!(rig.cache.decide(hit, 3).unwrap(), Verdict::Compute);
     assert!(rig.view(hit).waiting, "a question ends nothing");
     assert_eq!(rig.load(hit).device, 0);
+    let revoked = Revoked::Policy { policy: "timeout", waited_ms: 1501 };
+    assert_eq!(rig.cache.explain(hit).unwrap().computed, [(2048, Reason::Revoked(revoked))]);
     rig.cache.release(hit, 0).unwrap();
     store.release();
     rig.drained();
@@ -168,6 +171,8 @@ fn too_little_in_the_store_is_no_reason_to_wait() {
         rig.until("the answer", |rig| !rig.view(hit).waiting);
         assert_eq!(rig.cache.decide(hit, 1).unwrap(), Verdict::Compute, "{policy}");
         assert_eq!((rig.cache.stats().prefetch_below_threshold, store.calls(Verb::Get)), (1, 0));
+        let reason = Reason::BelowPrefetchThreshold { tokens: 4, threshold: 8 };
+        assert_eq!(rig.cache.explain(hit).unwrap().computed[0], (4, reason));
         rig.cache.release(hit, 0).unwrap();
         rig.drained();
     }
@@ -203,6 +208,10 @@ fn a_short_load_is_declined() {
         let declined = u64::from(pages.unsigned_abs() - expected);
         assert_eq!(rig.cache.stats().load_declined_pages, declined);
         assert_eq!(rig.cache.stats().hit_host_tokens, u64::from(expected), "what is declined is no hit");
+        if expected == 0 {
+            let reason = Reason::BelowLoadThreshold { tokens: 9, threshold: 10 };
+            assert_eq!(rig.cache.explain(hit).unwrap().computed, [(9, reason)]);
+        }
         assert!(rig.compute(hit, &tokens));
         rig.settle();
         rig.verify(hit, &tokens);
@@ -226,6 +235,10 @@ fn a_load_keeps_to_its_budget() {
         rig.books();
         assert_eq!(rig.view(hit).device, expected);
         assert_eq!(rig.cache.stats().load_declined_pages, u64::from(6 - expected));
+        let budget = budget as u64;
+        let reason = Reason::OverBudget { tokens: 6, budget };
+        let why = rig.cache.explain(hit).unwrap().computed;
+        assert_eq!(why.contains(&(6, reason)), expected == 0, "{why:?}");
         // 6 more and these don't fit into 10 pages.
         let more = rig.cache.allocate(12 - expected as usize).unwrap();
         assert_eq!(more, None);

@@ -90,11 +90,6 @@ impl Executor {
         }
     }
 
-    /// Stores that were detached and in which something still is.
-    pub const fn former(&self) -> usize {
-        self.former.len()
-    }
-
     /// Tokens that a page has.
     pub const fn page_tokens(&mut self, tokens: u64) {
         self.page_tokens = tokens;

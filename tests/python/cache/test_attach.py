@@ -18,6 +18,7 @@ from fake_engine import ANY_LENGTH
 from hicache import ArgumentError, DetachedError, HiCache, Host, ModelIdentity, _hicache, pools
 
 TOKENS = list(range(1, 9))
+MODEL = ModelIdentity("m")
 LAYOUTS = ("layer_first", "page_first", "page_first_direct", "page_head", "page_unified")
 
 
@@ -88,7 +89,7 @@ def test_an_engine_sleeps_and_wakes_up(layout: str, arrival: str) -> None:
 
 
 def test_a_leader_only_declares(tmp_path: Path) -> None:
-    settings: dict[str, Any] = {"storage": tmp_path, "identity": ModelIdentity("m"), **ANY_LENGTH}
+    settings: dict[str, Any] = {"storage": tmp_path, "identity": MODEL, **ANY_LENGTH}
     k, v = tensors()
     with HiCache([pools.mha("kv", k, v)], 2, host=Host(), **settings) as cache:
         wanted = compute(cache, [*k, *v])
@@ -131,12 +132,7 @@ def test_what_is_in_use_can_not_be_detached() -> None:
 def test_an_engine_that_goes_to_sleep_does_not_wait_for_storage(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings: dict[str, Any] = {
-        "host": Host(),
-        "storage": tmp_path,
-        "identity": ModelIdentity("m"),
-        **ANY_LENGTH,
-    }
+    settings: dict[str, Any] = {"host": Host(), "storage": tmp_path, "identity": MODEL, **ANY_LENGTH}
     k, v = tensors()
     with HiCache([pools.mha("kv", k, v)], 2, **settings) as cache:
         wanted = compute(cache, [*k, *v])
@@ -204,12 +200,8 @@ def test_pools_are_declarations(make: Callable[[], list[pools.Pool]], error: str
 def test_an_indexer_travels_with_its_pages() -> None:
     k, v = tensors()
     index = [torch.zeros(8, 24, dtype=torch.uint8) for _ in range(2)]
-    with HiCache(
-        [pools.mha("kv", k, v), pools.pages("index", index)],
-        2,
-        host=Host(layout="page_head"),
-        load_threshold=0,
-    ) as cache:
+    both, host = [pools.mha("kv", k, v), pools.pages("index", index)], Host(layout="page_head")
+    with HiCache(both, 2, host=host, load_threshold=0) as cache:
         hit = cache.match_prefix(TOKENS)
         cache.load([hit])
         slots = cache.allocate(4)

@@ -41,9 +41,16 @@ impl HiCache {
             match self.begin_read(id) {
                 Tried::Begun => (idle, begun) = (0, true),
                 Tried::Nothing => idle += 1,
+                Tried::NoRoom if self.parts.is_empty() => {
+                    full = true;
+                    break;
+                }
                 // Another one may need less: a hybrid's reads find room together or not at all.
                 Tried::NoRoom => (idle, full) = (idle + 1, true),
             }
+        }
+        if full {
+            self.note_no_room();
         }
         if begun || !full {
             self.without_room = 0;
@@ -51,6 +58,16 @@ impl HiCache {
             self.without_room += 1;
         }
         self.settle_fetches();
+    }
+
+    /// There is no room for anybody who reads pages alone.
+    fn note_no_room(&mut self) {
+        for id in self.fetches.values() {
+            let fetch = self.hits.get_mut(id).and_then(|hit| hit.fetch.as_mut());
+            if let Some(fetch) = fetch.filter(|fetch| fetch.begun < fetch.present) {
+                fetch.no_room = true;
+            }
+        }
     }
 
     /// Round about, in order of asking.
