@@ -11,7 +11,7 @@ use crate::hit::Hit;
 use crate::host::SlotPool;
 use crate::ids::{HitId, Tier};
 use crate::parts::{DeviceSlots, PartPools};
-use crate::path::{Cleared, Forwards};
+use crate::path::{Cleared, Forwards, Warm, Warmed};
 use crate::policy::{self, Eviction, Stop};
 use crate::reader::{self, Publisher, Reader};
 use crate::stats::Stats;
@@ -52,6 +52,11 @@ pub struct HiCache {
     pub(crate) doubts: Doubts,
     /// How the last clears of storage ended, the newest first.
     pub(crate) clears: VecDeque<(u64, Cleared)>,
+    /// Prefixes that are brought up without a request, and how far the last ones came, the newest first.
+    pub(crate) warming: Vec<Warm>,
+    pub(crate) warmed: VecDeque<(u64, Warmed)>,
+    /// Whether reads use free host slots only.
+    pub(crate) sparing: bool,
     /// What ended the last epoch.
     pub(crate) ended_by: By,
     /// For how long the oldest read of each waiting request was under way when it was polled last, where ranks needn't agree.
@@ -122,6 +127,9 @@ impl HiCache {
             stop: config.prefetch.rule()?,
             doubts: Doubts::default(),
             clears: VecDeque::new(),
+            warming: Vec::new(),
+            warmed: VecDeque::new(),
+            sparing: false,
             ended_by: By::NewWeights,
             under_way: Vec::new(),
             forwards: Forwards::default(),
@@ -201,6 +209,7 @@ impl HiCache {
     /// Ends everything: prefetches are given up, storage threads end within `most`. Hits may still be
     /// released; all else is refused from now on.
     pub fn close(&mut self, most: Duration) {
+        self.cool_all();
         let waiting: Vec<HitId> = self.fetches.values().copied().collect();
         waiting.into_iter().for_each(|id| self.stop_fetch(id, None));
         self.act();

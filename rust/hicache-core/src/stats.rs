@@ -70,6 +70,12 @@ pub struct Stats {
     pub prefetch_doubted_pages: u64,
     /// Pages on the host that a load left there: fewer than are worth it, or beyond its budget.
     pub load_declined_pages: u64,
+    /// Prefixes that were to be warmed.
+    pub warm_prefixes: u64,
+    /// Pages that came to the host for these.
+    pub warmed_host_pages: u64,
+    /// Pages that were copied to the device for these.
+    pub warmed_device_pages: u64,
     /// Waits that a deadline ended.
     pub deadlines_passed: u64,
 }

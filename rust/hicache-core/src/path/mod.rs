@@ -11,7 +11,7 @@
 //! What windows and states add to a verb is beside it: `raise` to `load` (of which `decline` is what isn't copied), `give` to `insert`, `fetch` to `prefetch`,
 //! `graft` to `poll`, `parts` to `evict` and `allocate`; `shared` is for a unified buffer, `forward` for what the engine
 //! computes in it meanwhile, `leftovers` for host memory that outlives the process, and `rewind` for tokens that were
-//! inserted and taken back. `stores` and `clear` come from any state of all these.
+//! inserted and taken back. `warm` is a request without anybody behind it, `stores` and `clear` come from any state of all these.
 
 mod arrive;
 mod backup;
@@ -41,6 +41,7 @@ mod rewind;
 mod shared;
 mod stores;
 mod view;
+mod warm;
 
 pub use clear::Cleared;
 pub(crate) use forward::Forwards;
@@ -49,3 +50,5 @@ pub use leftovers::Leftovers;
 pub use load::Loaded;
 pub use stores::LeftBehind;
 pub use view::HitView;
+pub(crate) use warm::Warm;
+pub use warm::{MOST_WARM, Warmed};

@@ -71,6 +71,7 @@ impl HiCache {
         applied.prefetches = self.apply_fetched(applied.prefetches, limits.is_none());
         self.let_deadlines_pass();
         self.fill();
+        self.warm_up();
         self.act();
         Ok(applied)
     }
