@@ -1,7 +1,10 @@
-"""Match and insert through the binding, beside the same index written in plain Python.
+"""Match and insert through the binding, beside the same index written in plain Python; and a backup storm.
 
 Run: python benches/python/verbs.py. Prints nanoseconds a call (median of rounds, both sides interleaved) and
 the ratio. The baseline is one dictionary entry a page, keyed by (page before, tokens).
+
+The storm: requests that finish in one step with new pages each, under every write policy. What it costs the engine's thread
+is all inserts, releases and the poll after them, beside the same without a host tier; the copies themselves are other threads'.
 """
 
 from __future__ import annotations
@@ -14,9 +17,10 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-from hicache import HiCache, pools
+from hicache import HiCache, Host, pools
 
 PATHS, PAGES, PAGE_SIZE, ROUNDS, CALLS = 256, 128, 16, 15, 64
+STORM = (64, 8)
 
 
 class Naive:
@@ -47,6 +51,32 @@ def nanoseconds(act: Callable[[np.ndarray], object], keys: list[np.ndarray]) -> 
     for key in keys:
         act(key)
     return (time.perf_counter_ns() - started) / len(keys)
+
+
+def storm(write: str | None) -> list[float]:
+    """Microseconds of the engine's thread for a step in which `STORM` requests finish, in each of the rounds: inserts
+    and releases, and the poll after them. `write` None: without a host tier."""
+    requests, pages = STORM
+    rows = 4 * requests * pages * PAGE_SIZE
+    kv = [torch.zeros(rows, 16, dtype=torch.uint8)]
+    tier = {} if write is None else {"host": Host(tokens=2 * rows), "write": write}
+    rnd = np.random.default_rng(2)
+    times = []
+    with HiCache([pools.mha("kv", kv, kv)], PAGE_SIZE, **tier) as cache:
+        for _ in range(ROUNDS):
+            keys = [rnd.integers(0, 50_000, pages * PAGE_SIZE, dtype=np.int64) for _ in range(requests)]
+            hits = [cache.match_prefix(key) for key in keys]
+            cache.load(hits)
+            slots = [cache.allocate(pages) for _ in hits]
+            started = time.perf_counter_ns()
+            for hit, key, given in zip(hits, keys, slots, strict=True):
+                assert given is not None
+                cache.insert(hit, key, given)
+                hit.release()
+            cache.poll()
+            times.append((time.perf_counter_ns() - started) / 1e3)
+            cache.drain(10)
+    return times
 
 
 def main() -> None:
@@ -85,6 +115,11 @@ def main() -> None:
         mine, other = (statistics.median(side) for side in times)
         print(f"  {name:48} {mine:9.0f} {other:9.0f} {other / mine:6.1f}x")
     cache.close()
+    requests, pages = STORM
+    print(f"{requests} requests that finish in one step with {pages} new pages each; us of the engine's thread")
+    for write in (None, "write_through", "write_through_selective", "write_back"):
+        each = storm(write)
+        print(f"  backup storm, {write or 'no host tier':33} {statistics.median(each):9.0f} (most {max(each):.0f})")
 
 
 if __name__ == "__main__":

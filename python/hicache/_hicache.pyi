@@ -95,7 +95,7 @@ class Cache:
         engine_owns_slots: bool,
         unified: int | None,
         checkpoints_per_path: int,
-        eviction: str,
+        policies: tuple[str, str, str, str, float],
         host: _Host,
         restart: str | None,
         copies: tuple[int | None, str],
@@ -149,6 +149,9 @@ class Cache:
     def detach_store(self, timeout: float) -> tuple[int, int]:
         """Pages whose write was given up, and batches that are still inside of a store."""
     def has_store(self) -> bool: ...
+    def write_out(self) -> list[int]:
+        """Pages of device and host that are still to be begun."""
+    def unwritten(self) -> list[int]: ...
     def clear_memory(self) -> tuple[int, int]: ...
     def clear_storage(self) -> int:
         """Its number."""

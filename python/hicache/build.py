@@ -23,6 +23,7 @@ from hicache.storage import Served, Storage
 from hicache.storage.opening import resolve
 from hicache.unified import memory as unified_memory
 from hicache.waiting import not_negative
+from hicache.writing import writing as check_writing
 
 #: Tokens of a page: far more than any engine takes, and products with it stay far below 64 bits.
 MOST_PAGE_SIZE = 2**20
@@ -37,6 +38,7 @@ def core(
     gpu_copies: GpuCopies | None,
     unified: torch.Tensor | None,
     *,
+    writing: tuple[str, str, str, float],
     policies: Mapping[str, str],
     prefetch: tuple[str, float, float],
     **limits: Any,
@@ -45,6 +47,7 @@ def core(
     page_size = whole_number("page_size", page_size, least=1, most=MOST_PAGE_SIZE)
     for setting, value in policies.items():
         policy(setting, value)
+    writes = check_writing(*writing)
     times = (
         not_negative("prefetch_timeout_base", prefetch[1]),
         not_negative("prefetch_timeout_per_ki_token", prefetch[2]),
@@ -70,7 +73,7 @@ def core(
         device_slots=slots,
         engine_owns_slots=policies["slots"] == "engine",
         unified=None if unified is None else unified.numel(),
-        eviction=policies["eviction"],
+        policies=(policies["eviction"], *writes),
         host=host.memory(page_size, page_bytes, slots) if host else _no_host(len(slots)),
         restart=restart,
         copies=host.copies() if host else (None, "auto"),

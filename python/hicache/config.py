@@ -30,10 +30,10 @@ LAYOUTS = ("layer_first", "page_first", "page_first_direct", "page_head", "page_
 ARRIVALS = ("auto", "layers", "together")
 #: The values there are for each policy setting.
 POLICIES = {
-    "write": ("write_through",),
+    **dict.fromkeys(("write", "write_storage"), ("write_through", "write_through_selective", "write_back")),
     "prefetch": ("timeout", "best_effort", "wait_complete"),
     "eviction": ("lru",),
-    "host_copies": ("keep",),
+    "host_copies": ("give_way", "keep"),
     "keys": ("tokens", "bigrams"),
     "slots": ("cache", "engine"),
 }

@@ -5,6 +5,7 @@ On error: `ArgumentError` names what is in the way, and nothing was changed. No 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -22,7 +23,7 @@ _TIERS = (*_MEMORY, "storage")
 class LeftBehind(NamedTuple):
     """What was still under way when a store was detached."""
 
-    #: Pages whose write was given up: this store hasn't got them.
+    #: Pages on the host that this store was to get and hasn't got.
     unwritten_pages: int
     #: Batches that are still inside of a store. Their host memory comes back when they come out, by polls.
     inside: int
@@ -74,6 +75,21 @@ class WithLifecycle:
         """Whether there is a store."""
         return self._core.has_store()
 
+    def write_out(self, timeout: float = 10.0) -> bool:
+        """Writes what the policies would write later, now: device → host as far as that has free room, host →
+        storage; and waits for it, `timeout` seconds at most. For shutdown, before `detach_store`, and before an
+        engine sleeps. Nothing is removed: to empty the cache call `reset` (which SGLang calls a flush).
+        True: all that the policies want further down is there (with selective policies: what a second request
+        used). False: room, the store or the time was short; the rest goes on as ever."""
+        deadline = time.monotonic() + seconds(timeout)
+        while True:
+            before = sum(self._core.write_out())
+            self.poll()
+            drained = self.drain(max(0.0, deadline - time.monotonic()))
+            left = sum(self._core.unwritten())
+            if left == 0 or not drained or left >= before:
+                return drained and left == 0
+
     def clear(self, tiers: Iterable[str] = _TIERS, timeout: float = 30.0) -> Cleared:
         """Removes what is cached of this model identity, in the tiers that are named: "device" and "host"
         (together), "storage". Afterwards nothing of it is found there, by nobody, and by no process that is
@@ -115,6 +131,10 @@ class WithLifecycle:
     if TYPE_CHECKING:
 
         def _settle(self, under_way: Callable[[], int], timeout: float) -> bool: ...
+
+        def drain(self, timeout: float) -> bool: ...
+
+        def poll(self) -> tuple[int, ...]: ...
 
 
 def _tiers(tiers: Iterable[str]) -> tuple[str, ...]:

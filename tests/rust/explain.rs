@@ -21,6 +21,7 @@ const PAGES: Shape = Shape {
     deadline: 10.0,
     threshold: 0,
     load: 0,
+    writing: common::rig::MIRRORED,
 };
 
 /// Of `count` tokens, the ones after `from`.

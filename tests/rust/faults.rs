@@ -34,6 +34,7 @@ fn device_slots_stay_while_a_backup_reads_them() {
     let mut rig = Rig::new(Shape { device: 6, ..Shape::default() }, None);
     rig.gate.shut(Direction::Out);
     rig.serve(&TOKENS);
+    rig.poll(0.0);
     assert_eq!(rig.gate.waiting(Direction::Out), 1);
     assert_eq!(rig.evict(Tier::Device, 6), []);
     assert_eq!(rig.cache.allocate(1).unwrap(), None);

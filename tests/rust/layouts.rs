@@ -194,6 +194,7 @@ fn a_cache_over_plain_memory_moves_all_pools() {
             unified: None,
             checkpoints_per_path: 0,
             eviction: "lru".into(),
+            writing: common::rig::MIRRORED,
             layout: kind,
             memory: SlabOptions::default(),
             restart: None,

@@ -11,7 +11,7 @@ use crate::hit::Hit;
 use crate::host::SlotPool;
 use crate::ids::{HitId, Tier};
 use crate::parts::{DeviceSlots, PartPools};
-use crate::path::{Cleared, Forwards, Warm, Warmed};
+use crate::path::{Cleared, Forwards, StoreQueue, ToWrite, Warm, Warmed};
 use crate::policy::{self, Eviction, Stop};
 use crate::reader::{self, Publisher, Reader};
 use crate::stats::Stats;
@@ -23,7 +23,6 @@ use hashbrown::HashMap;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
 
 /// Caches made in this process.
 static CACHES: AtomicU32 = AtomicU32::new(0);
@@ -62,6 +61,8 @@ pub struct HiCache {
     /// For how long the oldest read of each waiting request was under way when it was polled last, where ranks needn't agree.
     pub(crate) under_way: Vec<(u64, u64)>,
     pub(crate) forwards: Forwards,
+    pub(crate) to_write: ToWrite,
+    pub(crate) to_store: StoreQueue,
     pub(crate) commands: Vec<Command>,
     pub(crate) executor: Executor,
     pub(crate) stats: Stats,
@@ -111,7 +112,7 @@ impl HiCache {
         let hosts = config.parts.iter().map(|part| part.host);
         let parts = device.parts.into_iter().zip(hosts).map(|(device, host)| PartPools::new(device, host));
         let serial = CACHES.fetch_add(1, Ordering::Relaxed);
-        Ok(Self {
+        let mut cache = Self {
             storage,
             tree: Tree::with_policy(config.words()?, storage, &config.components(), policy),
             device: device.full,
@@ -133,6 +134,8 @@ impl HiCache {
             ended_by: By::NewWeights,
             under_way: Vec::new(),
             forwards: Forwards::default(),
+            to_write: ToWrite::default(),
+            to_store: StoreQueue::default(),
             commands: Vec::new(),
             executor,
             stats: Stats::default(),
@@ -143,7 +146,9 @@ impl HiCache {
             closed: false,
             publisher: None,
             config,
-        })
+        };
+        cache.tell_saving();
+        Ok(cache)
     }
 
     /// What was counted so far.
@@ -206,23 +211,6 @@ impl HiCache {
         self.executor.wait_on_stream()
     }
 
-    /// Ends everything: prefetches are given up, storage threads end within `most`. Hits may still be
-    /// released; all else is refused from now on.
-    pub fn close(&mut self, most: Duration) {
-        self.cool_all();
-        let waiting: Vec<HitId> = self.fetches.values().copied().collect();
-        waiting.into_iter().for_each(|id| self.stop_fetch(id, None));
-        self.act();
-        self.closed = true;
-        self.executor.close(most);
-        let ended = |way, submitted| self.executor.progress(way).finished() >= submitted;
-        if ended(Direction::Out, self.flights.backups_submitted)
-            && ended(Direction::In, self.flights.loads_submitted)
-        {
-            self.executor.leave();
-        }
-    }
-
     pub(crate) fn hit(&self, id: HitId) -> Result<&Hit> {
         self.hits.get(&id).ok_or(Error::Hit("was released"))
     }
@@ -252,6 +240,18 @@ impl HiCache {
 
     /// The end of a verb: commands are carried out, readers are told what changed.
     pub(crate) fn act(&mut self) {
+        self.submit_backups();
+        self.act_on_rest();
+    }
+
+    /// The same without the backups that were decided: those of the next verbs may join them.
+    pub(crate) fn act_on_rest(&mut self) {
+        self.stir();
+        self.carry_out();
+    }
+
+    /// The end of `poll`, which is no reason to look again at what leaves next.
+    pub(crate) fn carry_out(&mut self) {
         if !self.commands.is_empty() {
             self.executor.drain(&mut self.commands);
         }

@@ -52,6 +52,7 @@ fn config() -> Config {
         unified: None,
         checkpoints_per_path: 0,
         eviction: "lru".into(),
+        writing: crate::policy::Writing::default(),
         layout: LayoutKind::PageUnified,
         memory: SlabOptions::default(),
         restart: None,

@@ -4,7 +4,7 @@ use crate::error::{Result, argument};
 use crate::host::{LayoutKind, SlabOptions};
 use crate::identity::Fingerprint;
 use crate::page::PageSize;
-use crate::policy::StopOptions;
+use crate::policy::{StopOptions, Writing};
 use crate::pool::{self, Needs, PoolSpec};
 use crate::transfer::GpuOptions;
 use crate::transfer::cpu::CpuOptions;
@@ -48,6 +48,8 @@ pub struct Config {
     pub checkpoints_per_path: usize,
     /// Which pages a full tier gives up: a policy's name.
     pub eviction: String,
+    /// When pages are copied to the next tier, and what becomes of the copies.
+    pub writing: Writing,
     /// Order of axes in host memory.
     pub layout: LayoutKind,
     /// Where the host tier's memory comes from.
@@ -64,7 +66,7 @@ pub struct Config {
     pub identity: Fingerprint,
     /// Storage threads.
     pub io_threads: usize,
-    /// Batches of writes that may wait.
+    /// Batches of writes that may be on their way.
     pub write_queue: usize,
     /// When a request stops to wait for its prefetch.
     pub prefetch: StopOptions,
@@ -156,6 +158,7 @@ impl Config {
             return argument("host restart", why);
         }
         crate::policy::by_name(&self.eviction)?;
+        self.writing.check()?;
         self.prefetch.rule()?;
         self.gpu_copies.check()?;
         positive("prefetch_deadline", self.prefetch_deadline)?;

@@ -26,8 +26,8 @@ pub(crate) struct Copy {
     pub pages: u32,
     /// Of a backup: the host slots that it fills for each part.
     pub parts: Vec<Vec<Slot>>,
-    /// Of a backup: what to store when it has landed.
-    pub store: Vec<ToStore>,
+    /// Of a backup with storage: the host slots that it fills for parts, which storage hasn't got.
+    pub store: Vec<HostSlot>,
 }
 
 /// A page, or what a part has of it, that goes on to storage.
@@ -36,6 +36,16 @@ pub(crate) struct ToStore {
     pub digest: Digest,
     /// The page without which it is worth nothing.
     pub parent: Option<Digest>,
+    pub slot: HostSlot,
+}
+
+/// A page, or what a part has of it, that is being written.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Written {
+    /// Which of the batch's pins holds it.
+    pub hold: u32,
+    /// Counted from 0 at the root.
+    pub page: u32,
     pub slot: HostSlot,
 }
 
@@ -50,19 +60,21 @@ pub(crate) struct Batch {
     pub failed: Vec<Digest>,
     /// Of a clear: how many pages were removed.
     pub cleared: u64,
+    /// Its store was detached.
+    pub left: bool,
     pub what: What,
 }
 
 impl Batch {
     pub const fn new(id: u64, deadline: f64, what: What) -> Self {
-        Self { id, deadline, outcomes: None, time: None, failed: Vec::new(), cleared: 0, what }
+        Self { id, deadline, outcomes: None, time: None, failed: Vec::new(), cleared: 0, left: false, what }
     }
 }
 
 #[derive(Debug)]
 pub(crate) enum What {
-    /// Pages being written; the pin holds them on the host.
-    Store { host: PinId },
+    /// Pages being written; the pins hold them on the host.
+    Store { holds: Vec<PinId>, written: Vec<Written> },
     /// All pages of the identity leave the store.
     Clear,
     /// A question for a hit's prefetch, of what it asks for from place `from` on.
@@ -139,6 +151,7 @@ impl Flights {
     pub fn leave_storage(&mut self) {
         self.strays.extend(self.stores.drain(..));
         self.strays.extend(self.prefetches.drain(..));
+        self.strays.iter_mut().for_each(|batch| batch.left = true);
     }
 
     /// Batches of storage work that nobody waits for: those that haven't landed, and pages of writes that were cancelled.
@@ -189,8 +202,20 @@ impl Flights {
 
     /// Pins that transfers hold.
     pub fn pins(&self) -> usize {
-        let stores = self.stores.iter().chain(&self.strays);
-        let stores = stores.filter(|batch| matches!(batch.what, What::Store { .. })).count();
+        let stores: usize = self.writes().map(|(_, holds, _)| holds.len()).sum();
         2 * (self.backups.len() + self.loads.len()) + stores
+    }
+
+    /// Batches that are being written, strays included, and their pages.
+    pub fn storing(&self) -> (usize, usize) {
+        let here = self.writes().filter(|(batch, ..)| !batch.left);
+        here.fold((0, 0), |(batches, pages), (.., written)| (batches + 1, pages + written.len()))
+    }
+
+    fn writes(&self) -> impl Iterator<Item = (&Batch, &[PinId], &[Written])> {
+        self.stores.iter().chain(&self.strays).filter_map(|batch| match &batch.what {
+            What::Store { holds, written } => Some((batch, holds.as_slice(), written.as_slice())),
+            _ => None,
+        })
     }
 }

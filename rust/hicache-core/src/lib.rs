@@ -68,9 +68,7 @@ pub use config::{Config, PartSlots};
 pub use error::{Error, Result};
 pub use flights::Ready;
 pub use parts::PartStats;
-pub use path::{
-    Cleared, GivenPart, HitView, Inserted, LeftBehind, Leftovers, Loaded, MOST_WARM, Warmed,
-};
+pub use path::{Cleared, GivenPart, HitView, Inserted, LeftBehind, Leftovers, Loaded, MOST_WARM, Warmed};
 #[cfg(debug_assertions)]
 #[doc(hidden)]
 pub use segments::looked_at;

@@ -41,6 +41,17 @@ pub struct Stats {
     pub dropped_pages: u64,
     /// Pages written to storage, or found there already; with windows and states also theirs.
     pub stored_pages: u64,
+    /// Evicted from the device before they were copied to the host, where they were wanted: lost. (Part of
+    /// `dropped_pages`.)
+    pub dropped_unsaved_pages: u64,
+    /// Evicted from the host before they were stored, where they were wanted: lost. (Part of `dropped_pages`.)
+    pub dropped_unstored_pages: u64,
+    /// Paths of which something had found no room on the host, and that were tried again.
+    pub backups_retried: u64,
+    /// Paths that were to be tried again and aren't, because too many waited: they are backed up when they come again.
+    pub backups_forgotten: u64,
+    /// Paths that were to be stored and aren't, because too many waited: they are stored when they come again.
+    pub stores_forgotten: u64,
     /// Pages that the store failed to write, twice.
     pub store_failed_pages: u64,
     /// Pages whose write was given up: they were removed meanwhile, or the store was detached or cleared.

@@ -54,7 +54,7 @@ impl Drop for Cache {
 #[pymethods]
 impl Cache {
     #[new]
-    #[pyo3(signature = (*, page_size, bigrams, pools, memory, keep, device_slots, engine_owns_slots, unified, checkpoints_per_path, eviction, host, restart,
+    #[pyo3(signature = (*, page_size, bigrams, pools, memory, keep, device_slots, engine_owns_slots, unified, checkpoints_per_path, policies, host, restart,
         copies, gpu, gpu_copies, storage, identity, io_threads, write_queue, prefetch, prefetch_deadline, store_deadline, prefetch_threshold,
         load_threshold))]
     #[allow(
@@ -73,7 +73,7 @@ impl Cache {
         engine_owns_slots: bool,
         unified: Option<u64>,
         checkpoints_per_path: usize,
-        eviction: String,
+        policies: pools::PoliciesArgument,
         host: HostArgument,
         restart: Option<PathBuf>,
         copies: CopiesArgument,
@@ -106,7 +106,8 @@ impl Cache {
             parts,
             unified,
             checkpoints_per_path,
-            eviction,
+            writing: pools::writing(&policies).or_raise(py)?,
+            eviction: policies.0,
             layout: layout.parse().or_raise(py)?,
             memory: SlabOptions { shared, prefault_threads, node },
             restart,

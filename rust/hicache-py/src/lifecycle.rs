@@ -34,6 +34,15 @@ impl Cache {
         self.core.has_store()
     }
 
+    /// Pages of device and host that are still to be begun.
+    fn write_out(&mut self, py: Python<'_>) -> PyResult<[usize; 2]> {
+        self.core(py)?.write_out().or_raise(py)
+    }
+
+    fn unwritten(&self) -> [usize; 2] {
+        self.core.unwritten()
+    }
+
     /// Pages that left the device and the host.
     fn clear_memory(&mut self, py: Python<'_>) -> PyResult<(usize, usize)> {
         let [device, host] = self.core(py)?.clear_memory().or_raise(py)?;

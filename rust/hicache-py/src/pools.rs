@@ -5,6 +5,7 @@ use hicache_core::assemble::DevicePlane;
 use hicache_core::error::Error;
 use hicache_core::host::{self, Layout as Addresses, Room};
 use hicache_core::page::PageSize;
+use hicache_core::policy::{HostCopies, Write, Writing};
 use hicache_core::pool::{Needs, Plane, PoolSpec, Rows, SlotsOf};
 use hicache_core::transfer::GpuOptions;
 use hicache_core::transfer::cpu::CpuOptions;
@@ -25,6 +26,10 @@ pub type HostArgument = (Vec<u32>, String, bool, usize, Option<u32>);
 
 /// Threads of each direction, and when layers arrive.
 pub type CopiesArgument = (Option<usize>, String);
+
+/// What a full tier gives up; when pages are copied to the host and to storage; what becomes of host copies; the share of
+/// clean reserve.
+pub type PoliciesArgument = (String, String, String, String, f64);
 
 /// Of a GPU's copies, in and out: bytes from which on the copy engine takes a run, bytes of staging,
 /// multiprocessors. None: as usual.
@@ -58,6 +63,16 @@ pub fn slots(device: &[u32], host: &[u32]) -> Result<(u32, u32, Vec<PartSlots>)>
 pub fn copies((threads, arrival): &CopiesArgument) -> Result<CpuOptions> {
     let usual = CpuOptions::default();
     Ok(CpuOptions { threads: threads.unwrap_or(usual.threads), arrival: arrival.parse()?, ..usual })
+}
+
+/// The core's settings.
+pub fn writing((_, host, storage, host_copies, clean_reserve): &PoliciesArgument) -> Result<Writing> {
+    Ok(Writing {
+        host: Write::named("write", host)?,
+        storage: Write::named("write_storage", storage)?,
+        host_copies: HostCopies::named(host_copies)?,
+        clean_reserve: *clean_reserve,
+    })
 }
 
 /// The core's declaration.

@@ -27,9 +27,11 @@ def build(**settings: Any) -> HiCache:
 WRONG: dict[str, list[Any]] = {
     "page_size": [0, -1, 3.5, True, np.bool_(True), torch.tensor(True), "2", None, NAN, 2**20 + 1, 2**33],
     "write": ["write_trough", "", None, 3],
+    "write_storage": ["write_through_", "", None, 3],
+    "clean_reserve": [-0.1, 1.5, NAN, INFINITE, True, "0.1", None],
     "prefetch": ["best_effort_", None],
     "eviction": ["LRU ", None],
-    "host_copies": ["drop_", None],
+    "host_copies": ["drop_", "", None],
     "slots": ["nobody", None],
     "prefetch_threshold": [-1, 1.5, True, "1", 2**70],
     "prefetch_timeout_base": [-1, NAN, INFINITE, True, "1", None, 10**400],
@@ -276,6 +278,8 @@ def test_every_setting_can_be_configured(tmp_path: Path, as_text: bool) -> None:
     }
     config |= {
         "write": "write_through",
+        "write_storage": "write_back",
+        "clean_reserve": 0.25,
         "prefetch": "wait_complete",
         "eviction": "lru",
         "host_copies": "keep",

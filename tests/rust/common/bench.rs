@@ -4,7 +4,7 @@ use super::naive::{DEVICE, HOST, Held, Key, Naive};
 use hicache_core::hash::Namespace;
 use hicache_core::ids::{Cursor, Slot, Tier};
 use hicache_core::page::{PageSize, Tokens};
-use hicache_core::tree::{Hold, PinId, Place, Tree};
+use hicache_core::tree::{Hold, PinId, Place, Saving, Tree};
 
 #[derive(Clone, Debug)]
 pub enum Op {
@@ -63,6 +63,14 @@ impl Bench {
     pub fn new(size: u32, exact: Option<usize>) -> Self {
         let tree = Tree::new(PageSize::new(size).unwrap(), true);
         Self { tree, naive: Naive::new(size as usize), pins: Vec::new(), cursors: Vec::new(), exact }
+    }
+
+    /// A host whose copies give way.
+    pub fn giving_way(size: u32, saving: Saving) -> Self {
+        let mut bench = Self::new(size, None);
+        bench.tree.save(saving);
+        bench.naive.gives_way = true;
+        bench
     }
 
     pub fn apply(&mut self, op: &Op) {
@@ -203,6 +211,7 @@ impl Bench {
             if self.exact == Some(tier) {
                 assert_eq!(self.naive.oldest(tier, &tails).as_ref(), Some(&victim), "least recently used");
             } else {
+                self.naive.copies_go_first(tier, &victim, &tails, &held);
                 self.spares_the_waiting(tier, &victim, &tails);
             }
             dropped += usize::from(self.naive.take(&victim, tier));

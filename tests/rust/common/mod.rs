@@ -35,6 +35,7 @@ pub mod storm;
 pub mod tenants;
 pub mod travel;
 pub mod travels;
+pub mod writing;
 
 /// A seeded sequence of numbers: the same on every machine.
 #[derive(Debug)]

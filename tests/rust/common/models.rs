@@ -1,9 +1,10 @@
 //! Models with windows and states: how their pools are declared, and how much room they have.
 
+use super::rig::MIRRORED;
 use hicache_core::host::{LayoutKind, SlabOptions};
 use hicache_core::identity::Fingerprint;
 use hicache_core::page::PageSize;
-use hicache_core::policy::StopOptions;
+use hicache_core::policy::{StopOptions, Writing};
 use hicache_core::pool::{Needs, Plane, PoolSpec, Rows, SlotsOf};
 use hicache_core::transfer::GpuOptions;
 use hicache_core::transfer::cpu::CpuOptions;
@@ -25,12 +26,13 @@ pub struct Shape {
     pub cap: usize,
     pub deadline: f64,
     pub layout: LayoutKind,
+    pub writing: Writing,
 }
 
 impl Shape {
     pub fn of(parts: &[(Needs, u32, u32)]) -> Self {
-        let (layout, parts) = (LayoutKind::PageUnified, parts.to_vec());
-        Self { page: 2, device: 32, host: 64, parts, unified: None, cap: 0, deadline: 10.0, layout }
+        let (layout, parts, writing) = (LayoutKind::PageUnified, parts.to_vec(), MIRRORED);
+        Self { page: 2, device: 32, host: 64, parts, unified: None, cap: 0, deadline: 10.0, layout, writing }
     }
 }
 
@@ -64,6 +66,7 @@ pub fn config(shape: &Shape) -> Config {
         unified: shape.unified,
         checkpoints_per_path: shape.cap,
         eviction: "lru".into(),
+        writing: shape.writing,
         layout: shape.layout,
         memory: SlabOptions::default(),
         restart: None,

@@ -30,6 +30,8 @@ pub struct Naive {
     ends: HashSet<Key>,
     now: u64,
     made: [u32; 2],
+    /// Whether the host gives up what the device has, too.
+    pub gives_way: bool,
 }
 
 /// What an extension must answer.
@@ -42,7 +44,7 @@ pub struct Adopted {
 
 impl Naive {
     pub fn new(size: usize) -> Self {
-        Self { size, pages: BTreeMap::new(), ends: HashSet::new(), now: 0, made: [0; 2] }
+        Self { size, pages: BTreeMap::new(), ends: HashSet::new(), now: 0, made: [0; 2], gives_way: false }
     }
 
     pub fn depth(&self, key: &[u32]) -> usize {
@@ -176,11 +178,21 @@ impl Naive {
             |key: &Key| pins.iter().any(|(pin, held)| *held == Held::Hard(tier) && pin.starts_with(key));
         let may = |key: &Key, page: &Page| {
             page.slot[tier].is_some()
-                && (tier == DEVICE || page.slot[DEVICE].is_none())
+                && (tier == DEVICE || self.gives_way || page.slot[DEVICE].is_none())
                 && !self.has_child(key, |child| child.slot[tier].is_some())
                 && !hard(key)
         };
         self.pages.iter().filter(|(key, page)| may(key, page)).map(|(key, _)| key.clone()).collect()
+    }
+
+    /// Where copies give way, one does before a page that lives on the host alone, unless somebody waits for it.
+    pub fn copies_go_first(&self, tier: usize, victim: &Key, tails: &[Key], pins: &[(Key, Held)]) {
+        let copy = |key: &Key| self.pages[key].slot[DEVICE].is_some();
+        let waits = |key: &Key| pins.iter().any(|(pin, held)| *held == Held::Soft && pin.starts_with(key));
+        if self.gives_way && tier == HOST && !copy(victim) {
+            let other = tails.iter().find(|tail| copy(tail) && !waits(tail));
+            assert_eq!(other, None, "{victim:?} lives here alone");
+        }
     }
 
     /// The tail that was used longest ago.

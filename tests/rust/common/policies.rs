@@ -59,6 +59,14 @@ impl Eviction for Searched {
         Some(Victim { leaf: self.order(order).first()?.leaf, pages: u32::MAX })
     }
 
+    fn knows(&self, order: Order, leaf: u32) -> bool {
+        self.0.get(&order.number()).is_some_and(|known| known.iter().any(|known| known.leaf == leaf))
+    }
+
+    fn ahead(&self, order: Order, visit: &mut dyn FnMut(u32) -> bool) {
+        let _ = self.0.get(&order.number()).into_iter().flatten().all(|known| visit(known.leaf));
+    }
+
     fn check(&self, order: Order) -> Result<Vec<u32>, &'static str> {
         Ok(self.0.get(&order.number()).into_iter().flatten().map(|known| known.leaf).collect())
     }
@@ -110,6 +118,18 @@ impl Eviction for Fewest {
         let uses = |page: &u64| (self.uses.get(page).copied().unwrap_or(0), *page);
         let leaf = *self.tails.get(&order.number())?.iter().min_by_key(|(_, page)| uses(page))?.0;
         Some(Victim { leaf, pages: 1 })
+    }
+
+    fn knows(&self, order: Order, leaf: u32) -> bool {
+        self.tails.get(&order.number()).is_some_and(|tails| tails.contains_key(&leaf))
+    }
+
+    fn ahead(&self, order: Order, visit: &mut dyn FnMut(u32) -> bool) {
+        let uses = |page: u64| (self.uses.get(&page).copied().unwrap_or(0), page);
+        let tails = self.tails.get(&order.number()).into_iter().flatten();
+        let mut tails: Vec<(u32, u64)> = tails.map(|(leaf, page)| (*leaf, *page)).collect();
+        tails.sort_unstable_by_key(|&(_, page)| uses(page));
+        let _ = tails.into_iter().all(|(leaf, _)| visit(leaf));
     }
 
     fn check(&self, order: Order) -> Result<Vec<u32>, &'static str> {
@@ -200,6 +220,14 @@ impl Eviction for Listening {
 
     fn next(&mut self, order: Order) -> Option<Victim> {
         self.policy.next(order)
+    }
+
+    fn knows(&self, order: Order, leaf: u32) -> bool {
+        self.policy.knows(order, leaf)
+    }
+
+    fn ahead(&self, order: Order, visit: &mut dyn FnMut(u32) -> bool) {
+        self.policy.ahead(order, visit);
     }
 
     fn check(&self, order: Order) -> Result<Vec<u32>, &'static str> {

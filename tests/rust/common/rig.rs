@@ -10,7 +10,7 @@ use hicache_core::identity::Fingerprint;
 use hicache_core::ids::{Cursor, HitId, Slot, Tier};
 use hicache_core::page::{PageSize, Tokens};
 use hicache_core::policy::fetching::Fair;
-use hicache_core::policy::{Eviction, Lru, ReadOrder, StopOptions};
+use hicache_core::policy::{Eviction, HostCopies, Lru, ReadOrder, StopOptions, Write, Writing};
 use hicache_core::pool::{Plane, PoolSpec};
 use hicache_core::storage::{Store, Workers};
 use hicache_core::transfer::GpuOptions;
@@ -18,6 +18,15 @@ use hicache_core::transfer::cpu::CpuOptions;
 use hicache_core::{Config, HiCache, HitView, assemble};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+/// The host has what the device has as long as the device has it, and nothing is copied but what comes: what most tests
+/// are about shows best there.
+pub const MIRRORED: Writing = Writing {
+    host: Write::Through,
+    storage: Write::Through,
+    host_copies: HostCopies::Keep,
+    clean_reserve: 0.0,
+};
 
 /// What differs between tests.
 #[derive(Clone, Copy, Debug)]
@@ -32,6 +41,7 @@ pub struct Shape {
     pub deadline: f64,
     /// In tokens.
     pub threshold: usize,
+    pub writing: Writing,
     /// The same, of loads.
     pub load: usize,
 }
@@ -48,6 +58,7 @@ impl Default for Shape {
             queue: 16,
             deadline: 10.0,
             threshold: 0,
+            writing: MIRRORED,
             load: 0,
         }
     }
@@ -70,6 +81,7 @@ pub fn config(shape: Shape) -> Config {
         unified: None,
         checkpoints_per_path: 0,
         eviction: "lru".into(),
+        writing: shape.writing,
         layout: shape.layout,
         memory: SlabOptions::default(),
         restart: None,

@@ -32,6 +32,7 @@ fn config(layout: LayoutKind) -> Config {
         device_slots: SLOTS,
         engine_owns_slots: false,
         eviction: "lru".to_owned(),
+        writing: hicache_core::policy::Writing::default(),
         host_slots: SLOTS,
         parts: Vec::new(),
         unified: None,

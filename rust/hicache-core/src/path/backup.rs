@@ -1,12 +1,11 @@
-//! `backup`: device → host, parents first; what has landed goes on to storage. Windows and states are backed up
-//! by themselves, too: with pages that were backed up long before.
+//! `backup`: device → host, parents first. Windows and states are backed up by themselves, too: with pages that were
+//! backed up long before. When it is done is decided in `write` and `reserve`, what follows in `store`.
 
 use crate::cache::HiCache;
-use crate::command::Command;
 use crate::error::{Error, Result};
-use crate::flights::{Batch, Copy, ToStore, What};
+use crate::flights::{Copy, ToStore};
 use crate::ids::{HitId, HostSlot, Slot, Tier};
-use crate::path::prefetch::BATCH_PAGES;
+use crate::policy::HostCopies;
 use crate::tree::{By, Hold, Missing, PinId, Place};
 use std::ops::Range;
 
@@ -28,8 +27,22 @@ impl HiCache {
         Ok(slots)
     }
 
-    /// Starts the backup of what a path has on the device and not on the host.
+    /// Starts the backup of what a path has on the device and not on the host. What finds no room is remembered.
     pub(crate) fn back_up_path(&mut self, place: Place) -> usize {
+        let (slots, lacking) = self.back_up(place, false);
+        if lacking {
+            self.remember(self.tree.ancestor(place, place.depth));
+        }
+        slots
+    }
+
+    /// The same for what is about to leave the device, in room that nothing of that kind has to make.
+    pub(crate) fn back_up_sparing(&mut self, place: Place) -> usize {
+        self.back_up(place, true).0
+    }
+
+    /// How many slots' copies were started, and whether some found no room.
+    fn back_up(&mut self, place: Place, sparing: bool) -> (usize, bool) {
         let from = self.tree.resident_depth(place, Tier::Host);
         let on_device = self.tree.resident_depth(place, Tier::Device);
         let missing = on_device.saturating_sub(from) as usize;
@@ -37,23 +50,24 @@ impl HiCache {
             self.host.capacity() == 0 || (missing == 0 && self.parts.is_empty()) || self.tree.is_past(place);
         // What is on the device after a fault may never have arrived there.
         if nothing || self.executor.fault().is_some() {
-            return 0;
+            return (0, false);
         }
         self.leaves_by(By::Backup);
         // The sources must not go while room is made; nor may the copies, which hang on them.
         let device = self.tree.pin(self.tree.ancestor(place, on_device), Hold::Device);
-        let beside = self.hold_beside(&device, from);
-        let room = self.host_room(missing);
+        let beside = self.hold_beside(&device, from, missing);
+        let room = if sparing { self.spare_host_room(missing) } else { self.host_room(missing) };
         self.stats.backup_no_room_pages += (missing - room) as u64;
         let slots = self.host.take(room).unwrap_or_default();
         #[expect(clippy::cast_possible_truncation, reason = "no more slots than pages")]
         let pages = from..from + slots.len() as u32;
-        let parts = self.room_beside(&device, pages.end);
+        let (parts, whole) = self.room_beside(&device, pages.end, sparing);
+        let lacking = room < missing || !whole;
         beside.into_iter().for_each(|beside| self.tree.unpin(beside));
         let count = slots.len() + parts.iter().map(|(_, slots)| slots.len()).sum::<usize>();
         if count == 0 {
             self.tree.unpin(device);
-            return 0;
+            return (0, lacking);
         }
         let place = self.tree.pinned(&device);
         let sources = self.tree.slots(place, pages.clone(), Tier::Device);
@@ -63,13 +77,12 @@ impl HiCache {
         let mut end = self.tree.ancestor(place, pages.end.min(place.depth));
         self.host.place(&slots);
         let mut copies = vec![sources.into_iter().zip(slots.iter().copied()).collect()];
-        let mut store =
-            if self.storage { self.pages_to_store(end, pages.clone(), &slots) } else { Vec::new() };
+        let mut store = Vec::new();
         let mut beside = Vec::with_capacity(parts.len());
         for (part, (missing, slots)) in parts.into_iter().enumerate() {
             end = self.bring(part, Tier::Host, end, &missing, &slots);
             if self.storage {
-                store.extend(self.part_to_store(part, end, &missing.pages, &slots));
+                store.extend(self.in_space(part, &slots));
             }
             self.parts[part].stats.backed_up += slots.len() as u64;
             copies.push(missing.slots.into_iter().zip(slots.iter().copied()).collect());
@@ -80,11 +93,9 @@ impl HiCache {
         // The pin has split an edge that it ends inside of.
         let host = self.tree.pin(self.tree.pinned(&device), Hold::Host);
         self.stats.backed_up_pages += slots.len() as u64;
-        self.flights.backups_submitted += 1;
-        let ticket = self.flights.backups_submitted;
         let gate = self.open_gate(copies.iter().map(Vec::as_slice));
         let copies = self.in_frames(copies);
-        self.commands.push(Command::Backup { ticket, pages: copies });
+        let ticket = self.join_backup(copies);
         self.flights.backups.push_back(Copy {
             ticket,
             device,
@@ -94,13 +105,14 @@ impl HiCache {
             parts: beside,
             store,
         });
-        count
+        (count, lacking)
     }
 
     /// With parts, what is on the host already must not go to make room for what comes: the one is worth nothing
-    /// without the other.
-    fn hold_beside(&mut self, device: &PinId, on_host: u32) -> Option<PinId> {
-        if self.parts.is_empty() {
+    /// without the other. Where copies give way, neither may those that these hang on.
+    fn hold_beside(&mut self, device: &PinId, on_host: u32, missing: usize) -> Option<PinId> {
+        let stays = self.config.writing.host_copies == HostCopies::Keep || missing <= self.host.free();
+        if self.parts.is_empty() && stays {
             return None;
         }
         let place = self.tree.pinned(device);
@@ -108,25 +120,35 @@ impl HiCache {
     }
 
     /// What the parts miss on the host at the end of what is or comes there of a path, as far as there is room for
-    /// all that one part misses, and slots for it.
-    fn room_beside(&mut self, device: &PinId, on_host: u32) -> Vec<(Missing, Vec<Slot>)> {
-        let mut room = Vec::new();
+    /// all that one part misses, and slots for it; and whether that is all.
+    fn room_beside(
+        &mut self,
+        device: &PinId,
+        on_host: u32,
+        sparing: bool,
+    ) -> (Vec<(Missing, Vec<Slot>)>, bool) {
+        let (mut room, mut whole) = (Vec::new(), true);
         for part in 0..self.parts.len() {
             let place = self.tree.pinned(device);
             let end = self.tree.ancestor(place, on_host.min(place.depth));
             let missing = self.tree.missing_up_to(part, Tier::Host, end, end.depth);
             let count = missing.pages.len();
-            let slots = self.part_room(part, Tier::Host, count);
+            let slots = if sparing {
+                self.spare_part_room(part, count)
+            } else {
+                self.part_room(part, Tier::Host, count)
+            };
             if slots.is_none() {
+                whole = false;
                 self.parts[part].stats.backup_no_room += count as u64;
             }
             room.push(slots.map_or_else(|| (Missing::default(), Vec::new()), |slots| (missing, slots)));
         }
-        room
+        (room, whole)
     }
 
     /// Pages on the path to `end`, as they are stored from these slots.
-    fn pages_to_store(&self, end: Place, pages: Range<u32>, slots: &[Slot]) -> Vec<ToStore> {
+    pub(super) fn pages_to_store(&self, end: Place, pages: Range<u32>, slots: &[Slot]) -> Vec<ToStore> {
         let before = pages.start.checked_sub(1).and_then(|_| {
             let parent = self.tree.ancestor(end, pages.start);
             self.tree.last_digest(parent)
@@ -138,29 +160,15 @@ impl HiCache {
     }
 
     /// What a part has of pages on the path to `end`, likewise.
-    fn part_to_store(&self, part: usize, end: Place, pages: &[u32], slots: &[Slot]) -> Vec<ToStore> {
+    pub(super) fn part_to_store(
+        &self,
+        part: usize,
+        end: Place,
+        pages: &[u32],
+        slots: &[Slot],
+    ) -> Vec<ToStore> {
         let (keys, slots) = (self.part_keys(part, end, pages), self.in_space(part, slots));
         let to_store = |((digest, page), slot)| ToStore { digest, parent: Some(page), slot };
         keys.into_iter().zip(self.page_digests(end, pages)).zip(slots).map(to_store).collect()
-    }
-
-    /// A backup landed: its pages are written to storage, in batches that each hold all of them.
-    pub(crate) fn store_pages(&mut self, host: PinId, pages: &[ToStore]) {
-        for batch in pages.chunks(BATCH_PAGES) {
-            let id = self.flights.next_batch();
-            self.commands.push(Command::Store {
-                id,
-                keys: batch.iter().map(|page| page.digest).collect(),
-                parents: batch.iter().map(|page| page.parent).collect(),
-                slots: batch.iter().map(|page| page.slot).collect(),
-            });
-            let place = self.tree.pinned(&host);
-            // They are stored anew.
-            batch.iter().for_each(|page| self.doubts.stored(&page.digest));
-            let what = What::Store { host: self.tree.pin(place, Hold::Host) };
-            let deadline = self.now + self.config.store_deadline;
-            self.flights.stores.push_back(Batch::new(id, deadline, what));
-        }
-        self.let_go(host);
     }
 }

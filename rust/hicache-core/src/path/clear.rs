@@ -71,6 +71,7 @@ impl HiCache {
         let deadline = self.now + self.config.store_deadline;
         self.flights.prefetches.push_back(Batch::new(id, deadline, What::Clear));
         self.doubts = Default::default();
+        self.owe_everything();
         self.act();
         Ok(id)
     }

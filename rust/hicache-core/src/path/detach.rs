@@ -86,6 +86,7 @@ impl HiCache {
         self.parts.iter_mut().zip(device.parts).for_each(|(pools, device)| pools.device = device);
         (self.device, self.unified) = (device.full, device.unified);
         self.frames_version += 1;
+        self.tell_saving();
         self.publish();
     }
 }

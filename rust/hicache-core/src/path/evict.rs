@@ -3,7 +3,7 @@
 use crate::cache::HiCache;
 use crate::error::{Result, argument};
 use crate::ids::{Slot, Tier};
-use crate::tree::By;
+use crate::tree::{By, Spared};
 
 impl HiCache {
     /// Takes `pages` pages out of a tier, or as many as can go, and returns their slots. Slots that the
@@ -76,9 +76,18 @@ impl HiCache {
 
     /// The same, of pages that no waiting request holds.
     pub(crate) fn idle_host_room(&mut self, pages: usize) -> usize {
+        self.host_room_but(pages, Spared::Waiting)
+    }
+
+    /// The same without what is kept back for the device's next leaves, either.
+    pub(crate) fn spare_host_room(&mut self, pages: usize) -> usize {
+        self.host_room_but(pages, Spared::Reserve)
+    }
+
+    fn host_room_but(&mut self, pages: usize, spared: Spared) -> usize {
         let missing = pages.saturating_sub(self.host.free());
         if missing > 0 {
-            let out = self.tree.evict_idle(Tier::Host, missing);
+            let out = self.tree.evict_but(Tier::Host, missing, spared);
             self.left(Tier::Host, &out);
         }
         pages.min(self.host.free())

@@ -25,9 +25,7 @@ impl HiCache {
         for copy in arrived {
             self.close_gate(copy.gate);
             self.let_go(copy.device);
-            // A store may have come or gone since the copy began.
-            let store = if self.storage { &copy.store[..] } else { &[] };
-            self.store_pages(copy.host, store);
+            self.landed(copy.host, &copy.store);
         }
         for copy in self.flights.loads.drain(..loads).collect::<Vec<_>>() {
             if copy.ticket > loaded {

@@ -1,4 +1,4 @@
-//! `insert`: what was computed enters the tree, and is backed up.
+//! `insert`: what was computed enters the tree, and is backed up as the write policy says.
 
 use crate::cache::HiCache;
 use crate::error::{Error, Result, argument};
@@ -101,10 +101,11 @@ impl HiCache {
         let pin = std::mem::replace(&mut hit.pin, self.tree.pin(done.place, crate::tree::Hold::Device));
         self.leave_place(pin);
         self.stats.inserted_pages += done.new_pages as u64;
-        // Write-through: a page is backed up when it enters.
-        self.back_up_path(done.place);
+        let end = self.tree.ancestor(done.place, done.place.depth);
+        self.came(end, place.depth, known.depth);
         self.cap_checkpoints(id)?;
-        self.act();
+        // What is to be copied waits for that of the step's other requests.
+        self.act_on_rest();
         Ok(Inserted { depth: done.place.depth, slots: done.slots, duplicates: done.known, parts })
     }
 }

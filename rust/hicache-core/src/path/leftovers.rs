@@ -73,8 +73,7 @@ impl HiCache {
         self.leaves_by(By::Prefetch);
         let claimed = self.claim(0, keys);
         let missing = claimed.iter().filter(|slot| slot.is_none()).count();
-        let room =
-            if self.sparing { missing.min(self.host.free()) } else { self.idle_host_room(missing) };
+        let room = if self.sparing { missing.min(self.host.free()) } else { self.idle_host_room(missing) };
         let mut others = self.host.take(room).unwrap_or_default().into_iter();
         let mut claimed = claimed.into_iter();
         let mut slots = Vec::with_capacity(keys.len());

@@ -104,6 +104,10 @@ impl HiCache {
                 self.flights.loads.push_back(Copy { ticket, device, host, gate, pages, parts, store });
             }
         }
+        for &id in ids {
+            let end = self.tree.pinned(&self.hit(id)?.pin);
+            self.found(end);
+        }
         self.act();
         let mut unused = given.unwrap_or_default();
         unused.reverse();

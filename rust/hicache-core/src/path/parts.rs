@@ -127,6 +127,10 @@ impl HiCache {
         };
         *counter += out.slots.len() as u64;
         self.stats.dropped_pages += out.dropped as u64;
+        match tier {
+            Tier::Device => self.stats.dropped_unsaved_pages += out.unsaved as u64,
+            Tier::Host => self.stats.dropped_unstored_pages += out.unsaved as u64,
+        }
         pool.displace(&out.slots);
         if ours {
             pool.give_back(&out.slots);
@@ -169,6 +173,16 @@ impl HiCache {
             self.left(tier, &out);
         }
         self.parts[part].pool_mut(tier).take(count)
+    }
+
+    /// The same on the host, without what is kept back for the device's next leaves.
+    pub(crate) fn spare_part_room(&mut self, part: usize, count: usize) -> Option<Vec<Slot>> {
+        let lacking = self.lacking(part, Tier::Host, count)?;
+        if lacking > 0 {
+            let out = self.tree.evict_spare_component(part, Tier::Host, lacking);
+            self.left(Tier::Host, &out);
+        }
+        self.parts[part].host.take(count)
     }
 
     /// Slots of pages and of all parts in a tier, all or none.

@@ -7,7 +7,7 @@ use crate::flights::{Batch, Ready, What};
 use crate::ids::{HitId, Tier};
 use crate::storage::Outcome;
 use crate::transfer::Direction;
-use crate::tree::{By, PinId};
+use crate::tree::By;
 
 impl HiCache {
     /// How many leading transfers of each kind have ended.
@@ -45,6 +45,8 @@ impl HiCache {
     pub fn poll(&mut self, limits: Option<Ready>, at: f64) -> Result<Ready> {
         self.open()?;
         self.now = self.now.max(at);
+        self.submit_backups();
+        self.carry_out();
         let fault = self.executor.fault().is_some();
         let ready = self.ended(fault);
         let most = limits.unwrap_or(ready);
@@ -70,16 +72,20 @@ impl HiCache {
             .for_each(|batch| self.apply(batch));
         applied.prefetches = self.apply_fetched(applied.prefetches, limits.is_none());
         self.let_deadlines_pass();
+        self.try_again();
+        self.fill_reserves();
         self.fill();
         self.warm_up();
-        self.act();
+        self.store_waiting();
+        self.submit_backups();
+        self.carry_out();
         Ok(applied)
     }
 
     pub(super) fn apply(&mut self, batch: Batch) {
         let outcomes = batch.outcomes.unwrap_or_default();
         match batch.what {
-            What::Store { host } => self.stored(host, &outcomes),
+            What::Store { holds, written } => self.stored(holds, &written, &outcomes),
             What::Clear => self.note_cleared(batch.id, &outcomes, batch.cleared),
             What::Exists { hit, attempt, from } => {
                 if self.fetches(hit, attempt) {
@@ -95,18 +101,6 @@ impl HiCache {
                 self.arrive_parts(hit, attempt, reads, outcomes);
             }
         }
-    }
-
-    fn stored(&mut self, host: PinId, outcomes: &[Outcome]) {
-        let stored = outcomes.iter().filter(|&&outcome| outcome == Outcome::Hit).count();
-        self.stats.stored_pages += stored as u64;
-        let declined = outcomes.iter().filter(|&&outcome| outcome == Outcome::Declined).count();
-        self.stats.store_declined_pages += declined as u64;
-        // Removed while it was written, or the store was detached: nobody wants it any more.
-        let removed = outcomes.iter().filter(|&&outcome| outcome == Outcome::Cancelled).count();
-        self.stats.store_cancelled_pages += removed as u64;
-        self.stats.store_failed_pages += (outcomes.len() - stored - declined - removed) as u64;
-        self.let_go(host);
     }
 
     pub(super) fn count_faults(&mut self, outcomes: &[Outcome]) {
@@ -149,7 +143,9 @@ impl HiCache {
     /// A transfer that outlasted its deadline has landed after all: takes back what it owned.
     fn give_up(&mut self, batch: Batch) {
         match batch.what {
-            What::Store { host } => self.stored(host, &batch.outcomes.unwrap_or_default()),
+            What::Store { holds, written } => {
+                self.stored(holds, &written, &batch.outcomes.unwrap_or_default());
+            }
             What::Read { slots, .. } => {
                 self.read_in_vain(&batch.outcomes.unwrap_or_default());
                 self.give_reads_of(0, &slots);

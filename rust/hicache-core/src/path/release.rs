@@ -31,7 +31,8 @@ impl HiCache {
         } else {
             self.tree.unpin(pin);
         }
-        self.act();
+        // Backups wait for those of the step's other requests.
+        self.act_on_rest();
         Ok(cursor)
     }
 }

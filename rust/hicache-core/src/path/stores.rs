@@ -10,7 +10,7 @@ use crate::assemble::Opening;
 use crate::cache::HiCache;
 use crate::error::{Result, argument};
 use crate::explain::{Reason, Revoked};
-use crate::ids::HitId;
+use crate::ids::{HitId, Tier};
 use crate::restart::store::KeptStore;
 use crate::storage::{Store, Workers};
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use std::time::Duration;
 /// What was still under way when a store was detached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LeftBehind {
-    /// Pages whose write was given up before a thread had begun it.
+    /// Pages on the host that this store was to get, and hasn't got: their write hadn't begun.
     pub unwritten_pages: usize,
     /// Batches that are still inside of a store that was detached. What they need stays theirs until they come out.
     pub inside: usize,
@@ -27,7 +27,7 @@ pub struct LeftBehind {
 
 impl HiCache {
     /// Gives a cache without a store one, as `open` opens it. What it has in memory already gets its digests here, which
-    /// costs a walk over all of it; each page is stored when it is backed up.
+    /// costs a walk over all of it, and is stored when it comes again (`write_out` doesn't wait for that).
     ///
     /// # Errors
     /// When there is a store, or no host tier; when the store can't be had, or not with this host memory.
@@ -42,6 +42,7 @@ impl HiCache {
         let store = open()?;
         self.employ(Some(Arc::clone(&store))).inspect_err(|_| store.close())?;
         self.tree.start_hashing();
+        self.owe_everything();
         Ok(())
     }
 
@@ -59,6 +60,7 @@ impl HiCache {
         self.revoke_fetches();
         // What was decided goes to the store that it was decided for.
         self.act();
+        let waiting = self.tree.unsaved(Tier::Host);
         self.executor.dismiss(most);
         self.flights.leave_storage();
         self.doubts = Default::default();
@@ -67,11 +69,12 @@ impl HiCache {
         if self.executor.kept().is_some() {
             self.employ(None)?;
         }
+        self.owe_everything();
         while let Some(done) = self.executor.completed() {
             self.flights.land(done);
         }
-        let (inside, unwritten_pages) = self.flights.left();
-        Ok(LeftBehind { unwritten_pages, inside })
+        let (inside, cancelled) = self.flights.left();
+        Ok(LeftBehind { unwritten_pages: waiting + cancelled, inside })
     }
 
     /// Whether there is a store, besides memory that outlives the process.

@@ -56,7 +56,8 @@ impl HiCache {
     ) -> Result<Option<u64>> {
         self.open()?;
         if to_device && (self.config.engine_owns_slots || self.unified.is_some()) {
-            let reason = "needs device slots of the cache's own, in memory of their own: warm the host instead";
+            let reason =
+                "needs device slots of the cache's own, in memory of their own: warm the host instead";
             return argument("device", reason);
         }
         if self.warming.len() == MOST_WARM {

@@ -3,7 +3,7 @@
 //! ```text
 //!  requests ──▶ request                                   what was looked up, inserted, generated
 //!  the tree ──▶ offer, withhold, split, left              which leaves there are, order by order
-//!  the tree ◀── next                                      which one goes next
+//!  the tree ◀── next, ahead                               which one goes next, and which after it
 //! ```
 //! One policy serves all orders: whatever it learns from requests counts in every tier.
 //!
@@ -23,6 +23,11 @@ use crate::ids::Tier;
 pub struct Order(usize);
 
 impl Order {
+    /// A tier's pages.
+    pub const fn full(tier: Tier) -> Self {
+        Self(tier as usize)
+    }
+
     /// A component's (by its number among those besides FULL) in a tier.
     pub const fn of(component: usize, tier: Tier) -> Self {
         Self(2 + 2 * component + tier as usize)
@@ -46,7 +51,7 @@ impl Order {
 
 impl From<Tier> for Order {
     fn from(tier: Tier) -> Self {
-        Self(tier as usize)
+        Self::full(tier)
     }
 }
 
@@ -163,6 +168,13 @@ pub trait Eviction: std::fmt::Debug + Send + Sync {
 
     /// What goes next, if anything that was offered is there.
     fn next(&mut self, order: Order) -> Option<Victim>;
+
+    /// Whether it may name a leaf in an order.
+    fn knows(&self, order: Order, leaf: u32) -> bool;
+
+    /// Names the leaves of an order one after the other, as `next` would if each was gone by then, until `visit` says
+    /// that it has seen enough. Nothing is changed by it.
+    fn ahead(&self, order: Order, visit: &mut dyn FnMut(u32) -> bool);
 
     /// For checks: every leaf that it may name in an order, in no order that means anything.
     ///

@@ -48,6 +48,16 @@ impl<const N: usize> Lists<N> {
         (oldest != NIL).then_some(oldest)
     }
 
+    pub fn newest(&self, list: usize) -> Option<u32> {
+        let newest = self.ends[list].newest;
+        (newest != NIL).then_some(newest)
+    }
+
+    /// The list that holds a number.
+    pub fn list_of(&self, number: u32) -> Option<usize> {
+        self.links.get(number).and_then(|link| (link.list as usize).checked_sub(1))
+    }
+
     pub fn push_newest(&mut self, list: usize, number: u32) {
         let second = self.ends[list].newest;
         if second != number {
@@ -124,11 +134,16 @@ impl<const N: usize> Lists<N> {
         }
     }
 
-    /// A list from its old end, for tests.
+    /// A list from its old end.
+    pub fn oldest_first(&self, list: usize) -> impl Iterator<Item = u32> + '_ {
+        let next = |&at: &u32| Some(self.links[at].newer).filter(|&newer| newer != NIL);
+        std::iter::successors(self.oldest(list), next)
+    }
+
+    /// The same as a list, for tests.
     #[cfg(test)]
     pub fn walk(&self, list: usize) -> Vec<u32> {
-        let next = |&at: &u32| Some(self.links[at].newer).filter(|&newer| newer != NIL);
-        std::iter::successors(self.oldest(list), next).collect()
+        self.oldest_first(list).collect()
     }
 
     /// Damage of one kind or another to number 1, which has neighbours, for tests.

@@ -66,6 +66,16 @@ impl Eviction for Lru {
         Some(Victim { leaf, pages: u32::MAX })
     }
 
+    fn knows(&self, order: Order, leaf: u32) -> bool {
+        self.orders.get(order.number()).is_some_and(|lists| lists.holds(leaf))
+    }
+
+    fn ahead(&self, order: Order, visit: &mut dyn FnMut(u32) -> bool) {
+        if let Some(lists) = self.orders.get(order.number()) {
+            let _ = [OLD, USED].into_iter().flat_map(|list| lists.oldest_first(list)).all(visit);
+        }
+    }
+
     fn check(&self, order: Order) -> Result<Vec<u32>, &'static str> {
         self.orders.get(order.number()).map_or_else(|| Ok(Vec::new()), Lists::check)
     }

@@ -1,4 +1,5 @@
-//! What a full tier gives up first, and how long who waits for storage: policies behind small seams.
+//! What a full tier gives up first, how long who waits for storage, and what is copied further down when: policies behind
+//! small seams.
 //!
 //! A policy knows leaves and pages as numbers, and what it is told; it refuses to know the tree, slots, bytes
 //! and clocks. It is as pure as the tree: equal calls give equal answers.
@@ -10,6 +11,7 @@
 //! | `eviction` | the seam: what a policy is asked and told |
 //! | `lists` | intrusive lists over numbers |
 //! | `lru` | least recently used first |
+//! | `write` | what is copied one tier further down, and when |
 //! | `fetching` | the seam of prefetches: which read is next, and what a waiting request does |
 //! | `stops` | when a request stops to wait |
 
@@ -20,11 +22,13 @@ pub(crate) mod lists;
 mod lists_tests;
 mod lru;
 mod stops;
+mod write;
 
 pub use eviction::{Eviction, Leaf, Left, Moment, Order, Path, Request, Victim, Why};
 pub use fetching::{Order as ReadOrder, Stop};
 pub use lru::Lru;
 pub use stops::{BestEffort, StopOptions, Timeout, WaitComplete};
+pub use write::{HostCopies, Write, Writing};
 
 use crate::error::{Result, argument};
 

@@ -23,7 +23,7 @@ impl Tree {
             .and_then(|()| self.check_prefixes())?;
         self.check_slots().and_then(|()| self.check_leaving())?;
         self.check_pins().and_then(|()| self.check_digests()).and_then(|()| self.check_roots())?;
-        self.check_parts()
+        self.check_copies().and_then(|()| self.check_parts())
     }
 
     /// T1: parents live, count their children, and the table finds exactly the nodes.

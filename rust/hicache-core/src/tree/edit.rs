@@ -211,6 +211,7 @@ impl Tree {
             if self.pages_in(index, tier) == 0 && self.pages_in(head, tier) > 0 {
                 self.put_beside(tier, index, head);
                 self.leaving.withhold(tier, index);
+                self.copies.forget(tier.into(), index);
             }
         }
         self.order_parts(head, index);

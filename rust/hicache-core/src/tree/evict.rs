@@ -1,11 +1,23 @@
 //! Eviction: leaf first, in the policy's order, from the tail, exactly as many pages as asked.
 
 use super::Tree;
+use super::give_way::{RESERVE, SPARE, WAITING};
 use super::pin::Hold;
 use super::walk::Place;
 use crate::ids::{Slot, Tier};
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
+
+/// What an eviction doesn't take, each with what is before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Spared {
+    /// Everything that may leave may be taken.
+    Nothing,
+    /// What waiting requests hold.
+    Waiting,
+    /// Host copies of what leaves the device next.
+    Reserve,
+}
 
 /// What an eviction took.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -14,6 +26,8 @@ pub struct Evicted {
     pub slots: Vec<Slot>,
     /// Pages of these that live in no tier any more.
     pub dropped: usize,
+    /// Of the pages that live in no tier any more: so many were wanted in the next tier, and weren't there yet.
+    pub unsaved: usize,
     /// Per component besides FULL: slots that are free now.
     pub parts: Vec<Vec<Slot>>,
 }
@@ -21,27 +35,53 @@ pub struct Evicted {
 impl Tree {
     /// Takes `pages` pages out of a tier, or as many as can go.
     ///
-    /// Host copies of pages that are on the device stay (the host mirrors: `host_copies = "keep"`).
+    /// Host copies of pages that are on the device leave before all others, or ([`super::Saving`]) stay. Where the next
+    /// leaf isn't saved one tier further down, those of the reserve that are go first.
     pub fn evict(&mut self, tier: Tier, pages: usize) -> Evicted {
-        self.evict_some(tier, pages, true)
+        self.evict_but(tier, pages, Spared::Nothing)
     }
 
-    /// The same, and no page that is softly pinned.
-    pub fn evict_idle(&mut self, tier: Tier, pages: usize) -> Evicted {
-        self.evict_some(tier, pages, false)
-    }
-
-    fn evict_some(&mut self, tier: Tier, pages: usize, held: bool) -> Evicted {
+    /// The same without what is spared.
+    pub fn evict_but(&mut self, tier: Tier, pages: usize, spared: Spared) -> Evicted {
         let mut out = self.nothing_evicted();
         out.slots.reserve_exact(pages.min(self.resident(tier)));
+        let copies = tier == Tier::Host && self.saving.give_way;
+        let mut looked = self.saving.reserve(tier.into()) == 0 || pages >= self.resident(tier);
         while out.slots.len() < pages {
-            let Some((victim, deferred)) = self.leaving.next(tier).filter(|next| held || !next.1) else {
-                break;
-            };
-            let wanted = u32::try_from(pages - out.slots.len()).unwrap_or(u32::MAX);
-            self.evict_from(tier, victim.leaf, deferred, wanted.min(victim.pages.max(1)), &mut out);
+            let left = pages - out.slots.len();
+            if copies && self.give_way(SPARE, left, &mut out) {
+                continue;
+            }
+            let next = self.leaving.next(tier);
+            let last = next.is_none_or(|(_, deferred)| deferred);
+            let lists = [(Spared::Reserve, RESERVE), (Spared::Waiting, WAITING)];
+            if last
+                && copies
+                && lists.iter().any(|&(by, list)| spared < by && self.give_way(list, left, &mut out))
+            {
+                continue;
+            }
+            let Some((victim, deferred)) = next.filter(|_| !last || spared < Spared::Waiting) else { break };
+            if !looked && !deferred && !self.is_saved(tier.into(), victim.leaf) {
+                looked = true;
+                self.evict_saved(tier, pages, &mut out);
+                continue;
+            }
+            let wanted = u32::try_from(left).unwrap_or(u32::MAX).min(victim.pages.max(1));
+            self.evict_from(tier, victim.leaf, deferred, wanted, &mut out);
         }
         out
+    }
+
+    /// What leaves soon and is saved.
+    fn evict_saved(&mut self, tier: Tier, pages: usize, out: &mut Evicted) {
+        for node in self.saved_next(tier.into()) {
+            let left = u32::try_from(pages.saturating_sub(out.slots.len())).unwrap_or(u32::MAX);
+            // What was taken before it may have taken it along.
+            if left > 0 && self.arena.holds(node) && self.pages_in(node, tier) > 0 {
+                self.evict_from(tier, node, false, left, out);
+            }
+        }
     }
 
     /// Whether so many pages of a tier can go. Looks at no pin unless the answer depends on what pins share,
@@ -49,14 +89,15 @@ impl Tree {
     pub fn can_evict(&mut self, tier: Tier, pages: usize) -> bool {
         let Some(spare) = self.resident(tier).checked_sub(pages) else { return false };
         let kept = self.pins.kept(tier);
-        let mirrors = if tier == Tier::Host { self.resident(Tier::Device) } else { 0 };
+        let mirrored = tier == Tier::Host && !self.saving.give_way;
+        let mirrors = if mirrored { self.resident(Tier::Device) } else { 0 };
         if kept.most + mirrors <= spare {
             return true;
         }
         if kept.least > spare {
             return false;
         }
-        if tier == Tier::Host {
+        if mirrored {
             return self.evictable(tier) >= pages;
         }
         let exactly = self.kept_by_pins(tier).0;
@@ -65,10 +106,11 @@ impl Tree {
     }
 
     /// Pages that an eviction of everything would free: all but those on the way to a hard pin and, on the
-    /// host, those that are on the device too. Walks up from every pin and, for the host, through all strands.
+    /// host where copies don't give way, those that are on the device too. Walks up from every pin and, for such a
+    /// host, through all strands.
     pub fn evictable(&self, tier: Tier) -> usize {
         let (pinned, held) = self.kept_by_pins(tier);
-        if tier == Tier::Device {
+        if tier == Tier::Device || self.saving.give_way {
             return self.resident(tier) - pinned;
         }
         let own = self.strands.iter().map(|(index, strand)| {
@@ -123,6 +165,8 @@ impl Tree {
         let (before, other) = (self.arena[node].pages(), self.elsewhere(tier, node));
         let remains = other.max(self.pages_in(node, tier) - count);
         out.dropped += (before - remains) as usize;
+        let start = self.arena[node].start;
+        out.unsaved += self.lost(tier, node, start + remains..start + before);
         let parts = self.cut(node, tier, count, &mut out.slots);
         out.parts.iter_mut().zip(parts).for_each(|(all, part)| all.extend(part));
         // What is left on the host alone is the host's to give up from now on.

@@ -102,6 +102,9 @@ impl Tree {
     /// A leaf was used, or may leave (again).
     pub(super) fn offer(&mut self, order: impl Into<Order>, node: u32, why: Why) {
         let order = order.into();
+        if self.saving.give_way {
+            self.may_give_way(order, node, why);
+        }
         if let Some(deferred) = self.leaving.deferred(order, node) {
             if why == Why::Exposed {
                 return;
@@ -115,6 +118,7 @@ impl Tree {
     /// A new node, `head`, stands just before another in an order.
     pub(super) fn put_beside(&mut self, order: impl Into<Order>, node: u32, head: u32) {
         let order = order.into();
+        self.copies.pass_on(order, node, head);
         if let Some(deferred) = self.leaving.deferred(order, node) {
             deferred.push_behind(node, head);
             return;
@@ -130,6 +134,12 @@ impl Tree {
         if all && let Some(deferred) = self.leaving.deferred(tier.into(), index) {
             deferred.remove(index);
         }
+        if all {
+            self.copies.forget(tier.into(), index);
+        } else if tier == Tier::Host && self.saving.give_way {
+            // What is left may be a copy now.
+            self.may_give_way(tier.into(), index, Why::Freed);
+        }
         let (count, gone) = (pages.end - pages.start, pages.end.saturating_sub(end));
         let names = self.leaving.names(&self.strands[self.arena[index].strand], pages);
         let leaf = self.leaving.leaf(&self.arena, &self.strands, tier.into(), index);
@@ -138,6 +148,9 @@ impl Tree {
 
     /// `count` slots of a component left an edge.
     pub(super) fn parts_left(&mut self, order: Order, node: u32, count: u32, all: bool) {
+        if all {
+            self.copies.forget(order, node);
+        }
         let leaf = self.leaving.leaf(&self.arena, &self.strands, order, node);
         self.leaving.policy.left(order, leaf, Left { count, pages: &[], gone: 0, all });
     }

@@ -22,11 +22,16 @@
 //! | `decisions` | a digest of what was decided |
 //! | `gone` | what left for good, and why: to explain misses |
 //! | `late` | digests for pages that are older than the store |
+//! | `unsaved` | all that is wanted further down and isn't there |
 //! | `print` | fingerprints of prefixes, and what readers on other threads are told |
 //! | `evict` | leaf first, in the policy's order, exactly as many pages as asked |
+//! | `saving` | what is wanted further down, and what is believed stored |
+//! | `ahead` | what leaves next, and whether it is saved |
+//! | `give_way` | host copies of device pages, which leave first |
 //! | `component/` | what votes besides FULL: sliding windows, recurrent states |
 //! | `check` | the numbered invariants |
 
+mod ahead;
 mod check;
 #[cfg(test)]
 mod check_tests;
@@ -37,6 +42,7 @@ mod deepest;
 mod edit;
 mod epoch;
 mod evict;
+mod give_way;
 mod gone;
 mod late;
 mod leaving;
@@ -45,16 +51,20 @@ mod node;
 mod pin;
 pub(crate) mod print;
 mod residency;
+mod saving;
 mod strand;
 mod tell;
+mod unsaved;
 mod walk;
 
+pub use ahead::Leaving as LeavingNext;
 pub(crate) use component::Ballot;
 pub use component::{Component, Missing};
 pub use edit::Extended;
-pub use evict::Evicted;
+pub use evict::{Evicted, Spared};
 pub use gone::{By, Note, Realm};
 pub use pin::{Hold, PinId};
+pub use saving::{Saving, Wanted};
 pub use walk::{Found, Place};
 
 use crate::hash::Namespace;
@@ -84,6 +94,9 @@ pub struct Tree {
     /// Epochs that ended so far.
     epoch: u64,
     leaving: Leaving,
+    saving: Saving,
+    /// Copies that may give way.
+    copies: give_way::GiveWay,
     pins: Pins,
     /// Pages resident per tier.
     resident: [usize; 2],
@@ -124,6 +137,8 @@ impl Tree {
             plain_root: NIL,
             epoch: 0,
             leaving: Leaving::new(policy),
+            saving: Saving::default(),
+            copies: give_way::GiveWay::default(),
             pins: Pins::default(),
             resident: [0; 2],
             components: components.to_vec(),

@@ -35,6 +35,10 @@ pub(super) struct Strand {
     end: u32,
     reach: [u32; 2],
     last: u32,
+    /// Pages from the root to the last one that a second request used, and to the last one that storage has or will
+    /// have: of those before it on this strand, too.
+    pub used: u32,
+    pub stored: u32,
     /// Its edges in order of depth: where each ends, and its node.
     edges: Vec<(u32, u32)>,
     /// Of the leading pages, per tier.
@@ -54,6 +58,8 @@ impl Strand {
             end: start,
             reach: [start; 2],
             last: NIL,
+            used: start,
+            stored: start,
             edges: Vec::new(),
             slots: [Vec::new(), Vec::new()],
             digests: Vec::new(),
@@ -119,6 +125,7 @@ impl Strand {
             last.0 = end;
         }
         (self.end, self.last) = self.edges.last().copied().unwrap_or((self.start, NIL));
+        (self.used, self.stored) = (self.used.min(end), self.stored.min(end));
         let pages = (end - self.start) as usize;
         self.tokens.truncate(pages * page_size.tokens());
         shorten(&mut self.digests, pages);

@@ -8,6 +8,7 @@ use crate::policy::Order;
 use crate::tree::Tree;
 use crate::tree::decisions::Decision;
 use crate::tree::evict::Evicted;
+use crate::tree::give_way::{RESERVE, SPARE};
 use crate::tree::walk::Place;
 
 impl Tree {
@@ -16,22 +17,56 @@ impl Tree {
     /// Inside the tree only the component's own state goes (a window's front first: it is the first that no
     /// match needs any more). At a leaf everything goes together: what is left could not be used.
     pub fn evict_component(&mut self, component: usize, tier: Tier, wanted: usize) -> Evicted {
+        self.evict_component_but(component, tier, wanted, false)
+    }
+
+    /// The same without what is kept back for the device's next leaves.
+    pub fn evict_spare_component(&mut self, component: usize, tier: Tier, wanted: usize) -> Evicted {
+        self.evict_component_but(component, tier, wanted, true)
+    }
+
+    fn evict_component_but(&mut self, component: usize, tier: Tier, wanted: usize, spare: bool) -> Evicted {
         let mut out = self.nothing_evicted();
         let order = Order::of(component, tier);
+        let copies = tier == Tier::Host && self.saving.give_way;
+        let mut looked = self.saving.reserve(order) == 0 || wanted >= self.part_resident(component, tier);
         while out.parts[component].len() < wanted {
-            let Some((victim, _)) = self.leaving.next(order) else { break };
-            let node = victim.leaf;
             let left = wanted - out.parts[component].len();
-            if !self.part_may_go(component, tier, node) {
-                // Comes back when its last pin goes, or its mirror on the device.
-                self.leaving.withhold(order, node);
-            } else if self.is_loose_leaf(tier, node) {
-                self.take_leaf(component, tier, node, &mut out);
-            } else {
-                self.take_inside(component, tier, node, left, &mut out);
+            if copies && self.give_way_part(component, SPARE, left, &mut out) {
+                continue;
             }
+            let Some((victim, _)) = self.leaving.next(order) else {
+                if copies && !spare && self.give_way_part(component, RESERVE, left, &mut out) {
+                    continue;
+                }
+                break;
+            };
+            if !looked && self.part_may_go(component, tier, victim.leaf) && !self.is_saved(order, victim.leaf)
+            {
+                looked = true;
+                for node in self.saved_next(order) {
+                    let left = wanted.saturating_sub(out.parts[component].len());
+                    if left > 0 && self.arena.holds(node) && self.part_may_go(component, tier, node) {
+                        self.take_part(component, tier, node, left, &mut out);
+                    }
+                }
+                continue;
+            }
+            self.take_part(component, tier, victim.leaf, left, &mut out);
         }
         out
+    }
+
+    /// Takes what it can of a component from one edge, or takes the edge out of the question.
+    fn take_part(&mut self, component: usize, tier: Tier, node: u32, wanted: usize, out: &mut Evicted) {
+        if !self.part_may_go(component, tier, node) {
+            // Comes back when its last pin goes, or its mirror on the device.
+            self.leaving.withhold(Order::of(component, tier), node);
+        } else if self.is_loose_leaf(tier, node) {
+            self.take_leaf(component, tier, node, out);
+        } else {
+            self.take_inside(component, tier, node, wanted, out);
+        }
     }
 
     /// Limits the checkpoints of a path on the device: the shallowest beyond `cap` go. Spared are the
@@ -107,6 +142,7 @@ impl Tree {
                 head.slots[tier as usize] = std::mem::replace(slots, rest);
                 head.held[tier as usize] = tail.held[tier as usize];
                 tail.held[tier as usize] -= self.moving(index, at, component, tier);
+                head.owed = tail.owed;
                 head.tidy(tier);
                 tail.tidy(tier);
             }
@@ -124,6 +160,7 @@ impl Tree {
                 }
                 if !self.arena[tail].parts[component].any(tier) {
                     self.leaving.withhold(order, tail);
+                    self.copies.forget(order, tail);
                 }
             }
         }
@@ -142,7 +179,7 @@ impl Tree {
     }
 
     /// Whether any of it may leave: it is not held and, on the host, not the mirror of the device's.
-    pub(super) fn part_may_go(&self, component: usize, tier: Tier, node: u32) -> bool {
+    pub(in crate::tree) fn part_may_go(&self, component: usize, tier: Tier, node: u32) -> bool {
         let part = &self.arena[node].parts[component];
         if part.held[tier as usize] > 0 {
             return false;
@@ -189,6 +226,22 @@ impl Tree {
         out.parts[component].extend(freed);
     }
 
+    /// Copies of the device's leave the host: at most so many of an edge, the first ones first.
+    pub(in crate::tree) fn drop_doubled(
+        &mut self,
+        component: usize,
+        node: u32,
+        wanted: usize,
+        out: &mut Evicted,
+    ) {
+        let part = &mut self.arena[node].parts[component];
+        let (at, freed): (Vec<usize>, Vec<Slot>) = part.doubled().take(wanted).unzip();
+        at.into_iter().for_each(|at| part.slots[Tier::Host as usize][at] = ABSENT);
+        part.tidy(Tier::Host);
+        self.settle_part(component, Tier::Host, node, &freed);
+        out.parts[component].extend(freed);
+    }
+
     /// All that an edge has of a component in a tier.
     fn drop_part(&mut self, component: usize, tier: Tier, node: u32) -> Vec<Slot> {
         let mut slots = std::mem::take(&mut self.arena[node].parts[component].slots[tier as usize]);
@@ -213,6 +266,8 @@ impl Tree {
         }
         if tier == Tier::Device {
             self.list_part(component, Tier::Host, node);
+        } else if !self.arena[node].parts[component].any(tier) {
+            self.arena[node].parts[component].owed = false;
         }
     }
 }

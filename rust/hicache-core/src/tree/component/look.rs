@@ -30,7 +30,8 @@ impl Tree {
             Component::Swa { .. } => self.pins.kept(tier).most,
             Component::State => self.pins.kept(tier).most.min(self.pins.len()),
         };
-        let mirrors = if tier == Tier::Host { self.part_resident(component, Tier::Device) } else { 0 };
+        let mirrored = tier == Tier::Host && !self.saving.give_way;
+        let mirrors = if mirrored { self.part_resident(component, Tier::Device) } else { 0 };
         let known = held + mirrors <= spare || wanted == 0 || self.next_gives(component, tier) >= wanted;
         known || self.evictable_up_to(component, tier, wanted) == wanted
     }
@@ -47,8 +48,8 @@ impl Tree {
         0
     }
 
-    /// Slots of a component that an eviction of everything would free in a tier: all but held ones and, on the host,
-    /// mirrors of the device's. Goes through all nodes.
+    /// Slots of a component that an eviction of everything would free in a tier: all but held ones and, on the host
+    /// where copies don't give way, mirrors of the device's. Goes through all nodes.
     pub fn evictable_component(&self, component: usize, tier: Tier) -> usize {
         self.evictable_up_to(component, tier, usize::MAX)
     }
@@ -59,7 +60,7 @@ impl Tree {
         for (_, node) in self.arena.iter() {
             let part = &node.parts[component];
             if part.held[tier as usize] == 0 {
-                count += part.loose(tier).count();
+                count += if self.saving.give_way { part.count(tier) } else { part.loose(tier).count() };
                 if count >= most {
                     return most;
                 }

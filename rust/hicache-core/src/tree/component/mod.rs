@@ -59,6 +59,8 @@ pub(super) struct Part {
     pub slots: [Vec<Slot>; 2],
     /// Hard pins that hold it, per tier.
     pub held: [u32; 2],
+    /// Whether something of it is on the host that storage neither has nor will have.
+    pub owed: bool,
 }
 
 impl Part {
@@ -83,6 +85,22 @@ impl Part {
         let mirrored = move |at: usize| mirrors.get(at).is_some_and(|&slot| slot != ABSENT);
         let all = self.slots[tier as usize].iter().copied().enumerate();
         all.filter(move |&(at, slot)| slot != ABSENT && !mirrored(at)).map(|(_, slot)| slot)
+    }
+
+    /// Slots of the host that are copies of the device's.
+    pub fn doubled(&self) -> impl Iterator<Item = (usize, Slot)> + '_ {
+        let [device, host] = &self.slots;
+        let both = host.iter().zip(device).enumerate();
+        both.filter(|(_, (host, device))| **host != ABSENT && **device != ABSENT)
+            .map(|(at, (&host, _))| (at, host))
+    }
+
+    /// Slots of a tier that have none beside them in the other one.
+    pub fn only(&self, tier: Tier) -> impl Iterator<Item = Slot> + '_ {
+        let others = &self.slots[1 - tier as usize];
+        let beside = move |at: usize| others.get(at).is_some_and(|&slot| slot != ABSENT);
+        let all = self.slots[tier as usize].iter().copied().enumerate();
+        all.filter(move |&(at, slot)| slot != ABSENT && !beside(at)).map(|(_, slot)| slot)
     }
 
     /// An all-hole edge has no list of slots.

@@ -1,0 +1,86 @@
+//! The clean reserve: what leaves a tier next is copied to the next one beforehand, so that evictions take pages whose
+//! copy is done.
+//!
+//! Of a tier's slots a share ([`Writing::clean_reserve`]) is free, or holds pages that leave next and are saved; `poll`
+//! copies what lacks. As long as that many slots are free nothing is looked at, and nothing copied.
+//!
+//! On error: what finds no room stays unsaved; if it is evicted then, it is dropped and counted.
+//!
+//! [`Writing::clean_reserve`]: crate::policy::Writing::clean_reserve
+
+use crate::cache::HiCache;
+use crate::ids::Tier;
+use crate::policy::{HostCopies, Order, Write};
+use crate::tree::{LeavingNext, Saving, Wanted};
+
+const fn wanted(write: Write) -> Wanted {
+    match write {
+        Write::Through | Write::Back => Wanted::All,
+        Write::Selective => Wanted::UsedAgain,
+    }
+}
+
+impl HiCache {
+    /// Tells the tree what is wanted where, for as many slots as there are now.
+    pub(crate) fn tell_saving(&mut self) {
+        let writing = self.config.writing;
+        let host = if self.host.capacity() > 0 { wanted(writing.host) } else { Wanted::Nothing };
+        let storage = if self.storage { wanted(writing.storage) } else { Wanted::Nothing };
+        let mut reserve = vec![0; 2 + 2 * self.parts.len()];
+        for tier in Tier::ALL {
+            let last = if tier == Tier::Device { host } else { storage } == Wanted::Nothing;
+            if last {
+                continue;
+            }
+            reserve[Order::full(tier).number()] = writing.reserve(self.slots(tier).capacity());
+            for (part, pools) in self.parts.iter().enumerate() {
+                reserve[Order::of(part, tier).number()] = writing.reserve(pools.pool(tier).capacity());
+            }
+        }
+        let give_way = writing.host_copies == HostCopies::GiveWay;
+        self.tree.save(Saving { give_way, wanted: [host, storage], reserve });
+    }
+
+    /// Starts the copies that the reserves lack.
+    pub(crate) fn fill_reserves(&mut self) {
+        if self.executor.fault().is_some() {
+            return;
+        }
+        for space in 0..=self.parts.len() {
+            let order = |tier| space.checked_sub(1).map_or(Order::full(tier), |part| Order::of(part, tier));
+            if self.attached() {
+                let free = self.device_free(space);
+                for next in self.reserve(order(Tier::Device), free) {
+                    if !next.saved && self.may_reserve(0) {
+                        let end = self.tree.ancestor(next.end, next.end.depth);
+                        let copied = self.back_up_sparing(end);
+                        self.may_reserve(copied);
+                    }
+                }
+            }
+            if self.storage && self.config.writing.storage == Write::Back {
+                let free = self.host_pools().nth(space).map_or(0, crate::host::SlotPool::free);
+                for next in self.reserve(order(Tier::Host), free) {
+                    if !next.saved {
+                        let end = self.tree.ancestor(next.end, next.end.depth);
+                        self.note_store(end);
+                    }
+                }
+            }
+        }
+    }
+
+    /// What leaves an order next, as far as the reserve reaches beyond what is free.
+    fn reserve(&mut self, order: Order, free: usize) -> Vec<LeavingNext> {
+        let reserve = self.tree.saving().reserve.get(order.number()).copied().unwrap_or(0);
+        let next = self.tree.leaving_next(order, reserve.saturating_sub(free));
+        if order.tier() == Tier::Device {
+            for next in &next {
+                self.tree.keep_back(order, next.end);
+                // A state on the host is nothing without its pages.
+                self.tree.keep_back(Order::full(Tier::Device), next.end);
+            }
+        }
+        next
+    }
+}

@@ -1,0 +1,135 @@
+//! When pages are copied to the host: what comes, what is used again, and what found no room the last time.
+//!
+//! The verbs tell what happened; the write policy says what follows from it. Copies of one step go as one: what is
+//! decided is done in the tree at once, and its bytes are copied by the next verb that isn't an `insert`.
+//!
+//! On error: what finds no room is remembered, and tried again when there is some.
+
+use crate::cache::HiCache;
+use crate::command::Command;
+use crate::ids::{Cursor, Slot, Tier};
+use crate::policy::Write;
+use crate::transfer::SpacePages;
+use crate::tree::Place;
+use std::collections::VecDeque;
+
+/// Places that are remembered at most. What is forgotten is backed up when it comes again, or is about to leave.
+const REMEMBERED: usize = 1024;
+/// Places that one `poll` tries again at most.
+const RETRIES: usize = 32;
+
+/// What is still to be written.
+#[derive(Debug, Default)]
+pub(crate) struct ToWrite {
+    /// Copies that were decided and not submitted: their ticket, and pages by space.
+    pending: Option<(u64, SpacePages)>,
+    /// Slots that reserves may still copy before something happens again; none: something did.
+    budget: Option<usize>,
+    /// Ends of paths that found no room on the host.
+    no_room: VecDeque<Cursor>,
+}
+
+impl HiCache {
+    /// A request inserted pages up to `end`, of which those before `known` were there: others had inserted them.
+    pub(crate) fn came(&mut self, end: Place, from: u32, known: u32) {
+        match self.config.writing.host {
+            Write::Through => {
+                self.back_up_path(end);
+            }
+            Write::Selective | Write::Back => {}
+        }
+        if known > from {
+            self.used_again(self.tree.ancestor(end, known));
+        }
+        self.store_what_is_owed(end);
+    }
+
+    /// A request found the path to `end`, which another one had brought.
+    pub(crate) fn found(&mut self, end: Place) {
+        self.used_again(end);
+        self.store_what_is_owed(end);
+    }
+
+    fn store_what_is_owed(&mut self, end: Place) {
+        if self.owes_storage() && self.config.writing.storage == Write::Through && !self.tree.is_past(end) {
+            self.note_store(end);
+        }
+    }
+
+    fn used_again(&mut self, end: Place) {
+        let writing = self.config.writing;
+        let selective = [writing.host, writing.storage].contains(&Write::Selective);
+        if end.depth == 0 || !selective || self.tree.is_past(end) {
+            return;
+        }
+        self.tree.used_again(end);
+        if writing.host == Write::Selective {
+            self.back_up_path(end);
+        }
+        if self.storage && writing.storage == Write::Selective {
+            self.note_store(end);
+        }
+    }
+
+    /// Pages of a path found no room on the host.
+    pub(crate) fn remember(&mut self, end: Place) {
+        let cursor = self.tree.cursor(end);
+        if self.to_write.no_room.contains(&cursor) {
+            return;
+        }
+        if self.to_write.no_room.len() == REMEMBERED {
+            self.to_write.no_room.pop_front();
+            self.stats.backups_forgotten += 1;
+        }
+        self.to_write.no_room.push_back(cursor);
+    }
+
+    /// Tries again what found no room, as long as there may be some.
+    pub(crate) fn try_again(&mut self) {
+        for _ in 0..self.to_write.no_room.len().min(RETRIES) {
+            let room = self.host.free() > 0 || self.tree.can_evict(Tier::Host, 1);
+            if !room || !self.attached() {
+                return;
+            }
+            let Some(cursor) = self.to_write.no_room.pop_front() else { return };
+            if let Some(place) = self.tree.resolve(cursor) {
+                self.stats.backups_retried += 1;
+                self.back_up_path(place);
+            }
+        }
+    }
+
+    /// Something happened that may change what leaves next.
+    pub(crate) const fn stir(&mut self) {
+        self.to_write.budget = None;
+    }
+
+    /// Whether reserves may copy more. Each verb allows them as much as they hold: where the host has no room for all
+    /// that they want, they would make one another's copies leave for ever.
+    pub(crate) fn may_reserve(&mut self, copied: usize) -> bool {
+        let all = || self.tree.saving().reserve.iter().sum();
+        let budget = self.to_write.budget.get_or_insert_with(all);
+        *budget = budget.saturating_sub(copied);
+        *budget > 0
+    }
+
+    /// A backup's copies: they go with the next ones that are submitted. The ticket of those.
+    pub(crate) fn join_backup(&mut self, copies: SpacePages) -> u64 {
+        let (ticket, pages) = self.to_write.pending.get_or_insert_with(|| {
+            self.flights.backups_submitted += 1;
+            (self.flights.backups_submitted, Vec::new())
+        });
+        if pages.len() < copies.len() {
+            pages.resize_with(copies.len(), Vec::new);
+        }
+        pages.iter_mut().zip(copies).for_each(|(all, more): (&mut Vec<(Slot, Slot)>, _)| all.extend(more));
+        *ticket
+    }
+
+    /// Submits what was decided, before all that was decided since.
+    pub(crate) fn submit_backups(&mut self) {
+        if let Some((ticket, pages)) = self.to_write.pending.take() {
+            self.commands.insert(0, Command::Backup { ticket, pages });
+        }
+    }
+}

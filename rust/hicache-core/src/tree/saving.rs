@@ -1,0 +1,202 @@
+//! What is saved one tier further down: what the verbs want there, what storage is believed to have, and which leaves
+//! of an order are saved before they leave.
+//!
+//! A page is *saved* in a tier if the next one has it, or nobody wants it there. A strand knows up to where its pages
+//! were used by a second request, and up to where they are stored or on their way to storage: both are told by the verbs.
+//! On error: nothing here fails.
+
+use super::Tree;
+use super::walk::Place;
+use crate::ids::{Slot, Tier};
+use crate::policy::Order;
+use std::ops::Range;
+
+/// Which pages of a tier are wanted in the next one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Wanted {
+    /// There is no next one.
+    #[default]
+    Nothing,
+    /// What a second request used.
+    UsedAgain,
+    /// All.
+    All,
+}
+
+/// What the tree keeps in mind when something leaves.
+#[derive(Clone, Debug, Default)]
+pub struct Saving {
+    /// Whether host copies of device pages leave before anything else does there.
+    pub give_way: bool,
+    /// By tier: what is wanted in the next one.
+    pub wanted: [Wanted; 2],
+    /// By order: so far an eviction looks for something that is saved before it takes what isn't. In pages or slots.
+    pub reserve: Vec<usize>,
+}
+
+impl Saving {
+    pub(super) fn reserve(&self, order: Order) -> usize {
+        self.reserve.get(order.number()).copied().unwrap_or(0)
+    }
+}
+
+impl Tree {
+    /// What is wanted further down, and what gives way, from now on.
+    pub fn save(&mut self, saving: Saving) {
+        self.saving = saving;
+    }
+
+    /// What is wanted further down, and what gives way.
+    pub const fn saving(&self) -> &Saving {
+        &self.saving
+    }
+
+    /// The path to a place was used by a second request.
+    pub fn used_again(&mut self, place: Place) {
+        let mut at = place;
+        while at.depth > 0 {
+            let index = self.arena[at.node].strand;
+            let strand = &mut self.strands[index];
+            if strand.used >= at.depth {
+                break;
+            }
+            strand.used = at.depth;
+            at = self.before(index);
+        }
+    }
+
+    /// Pages from the root to a place that a second request used.
+    pub fn used_depth(&self, place: Place) -> u32 {
+        let mut at = place;
+        while at.depth > 0 {
+            let index = self.arena[at.node].strand;
+            let strand = &self.strands[index];
+            if strand.used > strand.start {
+                return strand.used.min(at.depth);
+            }
+            at = self.before(index);
+        }
+        0
+    }
+
+    /// Pages of the path to a place that storage isn't believed to have, nor to get: parents first.
+    pub fn unstored(&self, place: Place) -> Vec<Range<u32>> {
+        let (mut at, mut found) = (place, Vec::new());
+        while at.depth > 0 {
+            let index = self.arena[at.node].strand;
+            let strand = &self.strands[index];
+            if strand.stored < at.depth {
+                found.push(strand.stored..at.depth);
+            }
+            at = self.before(index);
+        }
+        found.reverse();
+        found
+    }
+
+    /// Storage has pages of the path to a place, or they are on their way there.
+    pub fn store(&mut self, place: Place, pages: Range<u32>) {
+        let mut at = place;
+        while at.depth > pages.start {
+            let index = self.arena[at.node].strand;
+            let strand = &mut self.strands[index];
+            let part = pages.start.max(strand.start)..pages.end.min(at.depth);
+            // What follows a page that isn't stored is of no use there.
+            if part.start <= strand.stored {
+                strand.stored = strand.stored.max(part.end);
+            }
+            at = self.before(index);
+        }
+    }
+
+    /// Storage hasn't got a page (counted from 0) of the path to a place after all.
+    pub fn unstore(&mut self, place: Place, page: u32) {
+        let at = self.ancestor(place, page + 1);
+        let strand = &mut self.strands[self.arena[at.node].strand];
+        strand.stored = strand.stored.min(page);
+    }
+
+    /// Whether what an order would give up of a leaf is saved.
+    pub(super) fn is_saved(&self, order: Order, node: u32) -> bool {
+        let tier = order.tier();
+        let wanted = self.saving.wanted[tier as usize];
+        if wanted == Wanted::Nothing || self.arena[node].is_root() {
+            return true;
+        }
+        if let Some(component) = order.component() {
+            let part = &self.arena[node].parts[component];
+            return match tier {
+                Tier::Device => part.only(tier).next().is_none() || !self.is_wanted(tier, node),
+                Tier::Host => !part.owed || !self.is_wanted(tier, node),
+            };
+        }
+        let n = &self.arena[node];
+        let strand = &self.strands[n.strand];
+        let there = strand.reach(tier).min(n.end);
+        self.saved_to(tier, node) >= there.min(self.wanted_to(tier, node))
+    }
+
+    fn is_wanted(&self, tier: Tier, node: u32) -> bool {
+        self.wanted_to(tier, node) >= self.arena[node].end
+    }
+
+    /// Up to where the next tier has an edge's pages.
+    pub(super) fn saved_to(&self, tier: Tier, node: u32) -> u32 {
+        let strand = &self.strands[self.arena[node].strand];
+        match tier {
+            Tier::Device => strand.reach(Tier::Host),
+            Tier::Host => strand.stored,
+        }
+    }
+
+    /// Up to where they are wanted there.
+    pub(super) fn wanted_to(&self, tier: Tier, node: u32) -> u32 {
+        let n = &self.arena[node];
+        let past = self.is_past(Place { node, depth: n.end });
+        match self.saving.wanted[tier as usize] {
+            _ if past => 0,
+            Wanted::Nothing => 0,
+            Wanted::UsedAgain => self.strands[n.strand].used,
+            Wanted::All => u32::MAX,
+        }
+    }
+
+    /// Of the pages of an edge that live nowhere when those from `from` to `to` have left a tier: how many were
+    /// wanted in the next one, and aren't there.
+    pub(super) fn lost(&self, tier: Tier, node: u32, pages: Range<u32>) -> usize {
+        let to = pages.end.min(self.wanted_to(tier, node));
+        to.saturating_sub(pages.start.max(self.saved_to(tier, node))) as usize
+    }
+}
+
+impl Tree {
+    /// Of a part that was copied: storage hasn't got it.
+    pub fn owe_part(&mut self, component: usize, end: Place, slot: Slot) {
+        let mut at = end.node;
+        while !self.arena[at].is_root() {
+            let part = &mut self.arena[at].parts[component];
+            if part.slots[Tier::Host as usize].contains(&slot) {
+                part.owed = true;
+                return;
+            }
+            at = self.arena[at].parent;
+        }
+    }
+
+    /// Slots of a component on the host that storage hasn't got, on the path to `end`, with their pages (counted from
+    /// 0): they are on their way there from now on.
+    pub fn take_owed(&mut self, component: usize, end: Place) -> Vec<(u32, Slot)> {
+        let mut owed = Vec::new();
+        for node in self.path(end) {
+            let n = &mut self.arena[node];
+            if n.end > end.depth || !std::mem::take(&mut n.parts[component].owed) {
+                continue;
+            }
+            let slots = &n.parts[component].slots[Tier::Host as usize];
+            let first = if slots.len() == 1 { n.end - 1 } else { n.start };
+            let there = (first..).zip(slots).filter(|(_, slot)| **slot != crate::ids::NO_SLOT);
+            owed.extend(there.map(|(page, &slot)| (page, slot)));
+        }
+        owed
+    }
+}
