@@ -29,6 +29,7 @@ pub mod side;
 pub mod spaces;
 pub mod squall;
 pub mod squall_end;
+pub mod stage;
 pub mod store;
 pub mod stored;
 pub mod storm;

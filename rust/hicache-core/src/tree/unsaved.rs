@@ -24,7 +24,8 @@ impl Tree {
 
     /// Pages of a tier that are wanted in the next one and aren't there.
     pub fn unsaved(&self, tier: Tier) -> usize {
-        let own = self.arena.iter().map(|(index, node)| {
+        let edges = self.arena.iter().filter(|(_, node)| !node.is_root());
+        let own = edges.map(|(index, node)| {
             let to = self.wanted_end(tier, index);
             let from = self.saved_to(tier, index).max(node.start);
             let owed = tier == Tier::Host && to == node.end && node.parts.iter().any(|part| part.owed);
@@ -35,7 +36,8 @@ impl Tree {
 
     /// Ends of the paths that lead to such pages, as far as they are wanted.
     pub fn unsaved_ends(&self, tier: Tier) -> Vec<Place> {
-        let ends = self.arena.iter().filter_map(|(node, n)| {
+        let edges = self.arena.iter().filter(|(_, node)| !node.is_root());
+        let ends = edges.filter_map(|(node, n)| {
             let depth = self.wanted_end(tier, node);
             let last = n.resident_children[tier as usize] == 0 || depth < n.end;
             let missing = self.saved_to(tier, node) < depth
@@ -47,7 +49,7 @@ impl Tree {
 
     /// Up to where an edge's pages are in a tier and wanted in the next one.
     fn wanted_end(&self, tier: Tier, node: u32) -> u32 {
-        if self.arena[node].is_root() || self.saving.wanted[tier as usize] == Wanted::Nothing {
+        if self.saving.wanted[tier as usize] == Wanted::Nothing {
             return 0;
         }
         let n = &self.arena[node];
