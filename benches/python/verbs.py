@@ -3,8 +3,9 @@
 Run: python benches/python/verbs.py. Prints nanoseconds a call (median of rounds, both sides interleaved) and
 the ratio. The baseline is one dictionary entry a page, keyed by (page before, tokens).
 
-The storm: requests that finish in one step with new pages each, under every write policy. What it costs the engine's thread
-is all inserts, releases and the poll after them, beside the same without a host tier; the copies themselves are other threads'.
+The storm: requests that finish in one step with new pages each, under every write policy. What it costs the
+engine's thread is all inserts, releases and the poll after them, beside the same without a host tier; the
+copies themselves are other threads'.
 """
 
 from __future__ import annotations
@@ -54,8 +55,8 @@ def nanoseconds(act: Callable[[np.ndarray], object], keys: list[np.ndarray]) -> 
 
 
 def storm(write: str | None) -> list[float]:
-    """Microseconds of the engine's thread for a step in which `STORM` requests finish, in each of the rounds: inserts
-    and releases, and the poll after them. `write` None: without a host tier."""
+    """Microseconds of the engine's thread for a step in which `STORM` requests finish, in each of the rounds:
+    inserts and releases, and the poll after them. `write` None: without a host tier."""
     requests, pages = STORM
     rows = 4 * requests * pages * PAGE_SIZE
     kv = [torch.zeros(rows, 16, dtype=torch.uint8)]
@@ -116,10 +117,13 @@ def main() -> None:
         print(f"  {name:48} {mine:9.0f} {other:9.0f} {other / mine:6.1f}x")
     cache.close()
     requests, pages = STORM
-    print(f"{requests} requests that finish in one step with {pages} new pages each; us of the engine's thread")
+    print(
+        f"{requests} requests that finish in one step with {pages} new pages each; us of the engine's thread"
+    )
     for write in (None, "write_through", "write_through_selective", "write_back"):
         each = storm(write)
-        print(f"  backup storm, {write or 'no host tier':33} {statistics.median(each):9.0f} (most {max(each):.0f})")
+        median, most = statistics.median(each), max(each)
+        print(f"  backup storm, {write or 'no host tier':33} {median:9.0f} (most {most:.0f})")
 
 
 if __name__ == "__main__":

@@ -66,10 +66,10 @@ class HiCache(
     allocates device slots, "cache" or "engine". `checkpoints_per_path`: most states that one history keeps on
     the device (the deepest; 0: all). `gpu_copies`: how a GPU copies, None for the defaults. `unified`: one
     uint8 tensor as the device memory of pools that are only declared (`hicache.unified`); their rows are then
-    the most there may be. `write`, `write_storage`, `host_copies`, `clean_reserve`: when pages are copied further
-    down (docs/write-policies.md). `prefetch`: when a request stops to wait for storage
-    (docs/prefetch-policies.md); `load_threshold`: fewer tokens on the host are computed. Times are in seconds,
-    thresholds in tokens, which are rounded up to whole pages.
+    the most there may be. `write`, `write_storage`, `host_copies`, `clean_reserve`: when pages are copied
+    further down (docs/write-policies.md). `prefetch`: when a request stops to wait for storage
+    (docs/prefetch-policies.md); `load_threshold`: fewer tokens on the host are computed. Times are in
+    seconds, thresholds in tokens, which are rounded up to whole pages.
     """
 
     def __init__(

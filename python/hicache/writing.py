@@ -2,9 +2,9 @@
 
 `write`: "write_through" (a page goes to the host when it comes), "write_through_selective" (when a second
 request uses it) or "write_back" (when it is about to leave the device). `write_storage`: the same from the
-host to storage. `host_copies`: "give_way" (copies of pages that are on the device leave the host first when it
-is short) or "keep". `clean_reserve`: the share of a tier's slots, from 0 to 1, that are free or hold pages that
-leave next and are copied already.
+host to storage. `host_copies`: "give_way" (copies of pages that are on the device leave the host first when
+it is short) or "keep". `clean_reserve`: the share of a tier's slots, from 0 to 1, that are free or hold pages
+that leave next and are copied already.
 
 On error: `ArgumentError` whose text begins with the setting's name.
 """

@@ -54,7 +54,7 @@ fn long_hits_take_turns_where_the_host_is_small() {
 fn a_full_host_keeps_nobody_waiting() {
     let (held, tokens) = (prompt(1, 8), prompt(2, 4));
     let shape = Shape { page: 1, device: 32, host: 8, ..Shape::default() };
-    let (mut rig, _store) = stored(shape, &[tokens.clone()]);
+    let (mut rig, _store) = stored(shape, std::slice::from_ref(&tokens));
     rig.serve(&held);
     rig.settle();
     rig.evict(Tier::Device, usize::MAX);
@@ -104,7 +104,7 @@ fn nothing_grows_while_a_store_never_answers() {
 #[test]
 fn a_doomed_prefetch_ends() {
     let tokens = prompt(1, 12);
-    let (mut rig, store) = stored(Shape::default(), &[tokens.clone()]);
+    let (mut rig, store) = stored(Shape::default(), std::slice::from_ref(&tokens));
     store.plan(|verb, _| if verb == Verb::Get { Fault::Answer(Outcome::Failed) } else { Fault::None });
     for _ in 0..4 {
         let hit = rig.fetch(&tokens);

@@ -41,7 +41,7 @@ impl Listings {
 
     /// Since the last time. (Files that are read are told, too.)
     fn seen(&self) -> usize {
-        let mut memory = [MaybeUninit::uninit(); 1 << 16];
+        let mut memory = vec![MaybeUninit::uninit(); 1 << 16];
         let mut events = Reader::new(&self.0, &mut memory);
         let mut listings = 0;
         while let Ok(event) = events.next() {

@@ -158,6 +158,25 @@ fn the_nearest_other_identity_explains() {
     assert!(Unlike::look(&stranger, &kept[..0], |_| true).why().is_none());
 }
 
+/// Texts that are the same when they are put behind one another: names, values and fields keep their ends.
+#[test]
+fn texts_that_run_together_are_told_apart() {
+    let alike: [&[&[(&str, &str)]]; 3] = [
+        &[&[("ab", "c")], &[("a", "bc")], &[("abc", "")], &[("", "abc")]],
+        &[
+            &[("a", "b"), ("c", "d")],
+            &[("a", "bc"), ("d", "")],
+            &[("ab", ""), ("c", "d")],
+            &[("a", ""), ("b", "cd")],
+        ],
+        &[&[("model", "m"), ("revision", "1")], &[("model", "mrevision"), ("1", "")]],
+    ];
+    for same in alike {
+        let prints: HashSet<_> = same.iter().map(|pairs| identity(pairs).fingerprint()).collect();
+        assert_eq!(prints.len(), same.len(), "{same:?}");
+    }
+}
+
 proptest! {
     /// Two identities have the same fingerprint exactly where people read the same fields.
     #[test]

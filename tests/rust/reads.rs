@@ -77,7 +77,8 @@ fn requests_take_turns() {
 #[test]
 fn reads_go_before_writes() {
     let tokens = prompt(1, 16);
-    let (mut rig, store) = stored(Shape { threads: 1, device: 64, ..Shape::default() }, &[tokens.clone()]);
+    let (mut rig, store) =
+        stored(Shape { threads: 1, device: 64, ..Shape::default() }, std::slice::from_ref(&tokens));
     let puts = store.calls(Verb::Put);
     store.plan(|_, _| Fault::Gated);
     for number in 2..6 {

@@ -13,12 +13,15 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+/// Keys and parents of one call.
+type Asked = Vec<(Digest, Option<Digest>)>;
+
 /// A store that fails single pages as often as it is told to, and remembers what was put with which parent.
 struct Picky {
     inner: MemoryStore,
     /// What to answer, and how often.
     fails: Mutex<HashMap<Digest, (Outcome, usize)>>,
-    asked: Mutex<Vec<Vec<(Digest, Option<Digest>)>>>,
+    asked: Mutex<Vec<Asked>>,
 }
 
 impl Picky {
@@ -89,9 +92,11 @@ fn put(fails: &[(i32, Outcome, usize)]) -> (Vec<Outcome>, Vec<Vec<i32>>, usize) 
     };
     workers.close(Duration::from_secs(20));
     let asked = store.asked.lock().unwrap();
-    let number = |digest: &Digest| i32::try_from(keys.iter().position(|key| key == digest).unwrap()).unwrap();
-    assert!(asked.iter().flatten().all(|(digest, parent)| *parent == parents[number(digest) as usize]));
-    let asked = asked.iter().map(|call| call.iter().map(|(digest, _)| number(digest)).collect()).collect();
+    let number = |digest: &Digest| keys.iter().position(|key| key == digest).unwrap();
+    assert!(asked.iter().flatten().all(|(digest, parent)| *parent == parents[number(digest)]));
+    let numbers =
+        |call: &Asked| call.iter().map(|(digest, _)| i32::try_from(number(digest)).unwrap()).collect();
+    let asked = asked.iter().map(numbers).collect();
     // What is acknowledged is there, with its own bytes.
     for (number, outcome) in (0..8).zip(&outcomes) {
         let (mut page, digests) = (vec![0; 96], [key(number)]);

@@ -86,6 +86,7 @@ fn parts_are_there_where_a_hit_goes_back_to() {
     assert!(rig.compute(hit, &tokens, 8, ALL));
     let error = rig.cache.rewind(hit, 6).unwrap_err().to_string();
     assert!(error.starts_with("length: "), "{error}");
+    rig.cache.rewind(hit, 8).unwrap();
     rig.cache.rewind(hit, 4).unwrap();
     rig.books();
     // Held there, as at any hit's end.
@@ -99,8 +100,10 @@ fn parts_are_there_where_a_hit_goes_back_to() {
     assert_eq!(rig.cache.hit_parts(hit).unwrap()[1].len(), 1);
     assert_eq!(rig.wrong(hit, &tokens, true), None);
     let other: Vec<i32> = (0..8).chain(100..108).collect();
-    assert!(rig.compute(hit, &other, 8, ALL));
-    assert_eq!(rig.wrong(hit, &other, true), None);
+    assert!(rig.compute(hit, &other, 8, Gives { windows: usize::MAX, states: false }));
+    rig.cache.rewind(hit, 8).unwrap();
+    assert_eq!(rig.view(hit).device, 8, "where it is already, whatever is there");
+    assert_eq!(rig.wrong(hit, &other, false), None);
     rig.cache.release(hit, 0).unwrap();
     rig.drained();
 }

@@ -139,12 +139,12 @@ fn every_combination_holds() {
                 let fails = faulty > 0 && mix(seed ^ call as u64).is_multiple_of(faulty);
                 if fails { Fault::Answer(Outcome::Failed) } else { Fault::None }
             });
-            let mut storm = Storm::new(seed, writing, Some(&store));
+            let mut engine = Storm::new(seed, writing, Some(&store));
             for _ in 0..150 {
-                storm.step();
+                engine.step();
             }
-            storm.readable(&store);
-            let mut rig = storm.end();
+            engine.readable(&store);
+            let mut rig = engine.end();
             let stats = *rig.cache.stats();
             assert!(
                 stats.dropped_unsaved_pages + stats.dropped_unstored_pages <= stats.dropped_pages,

@@ -64,6 +64,9 @@ impl Keys {
     }
 }
 
+/// What a batch of a part's reads brought: pages and their slots, and what became of each.
+pub(crate) type PartRead = (Vec<(u32, HostSlot)>, Vec<Outcome>);
+
 /// A prefetch under way: first it is asked which pages there are, then those are read for which there is room.
 #[derive(Debug, Default)]
 pub(crate) struct Fetch {
@@ -99,7 +102,7 @@ pub(crate) struct Fetch {
     pub front: u32,
     pub early: BTreeMap<u32, Early>,
     /// What parts have got, until their pages have come.
-    pub parts: Vec<(Vec<(u32, HostSlot)>, Vec<Outcome>)>,
+    pub parts: Vec<PartRead>,
     /// Whether the last try found no room on the host.
     pub no_room: bool,
     /// Whether the last answer was that others run; and the tokens that they got since.

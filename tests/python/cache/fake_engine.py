@@ -200,10 +200,11 @@ class Engine:
         self.held -= set(slots)
 
     def rewind(self, request: Request, pages: int, tokens: Sequence[int]) -> None:
-        """Goes back to so many pages of a loaded request, of which `tokens` follow instead."""
+        """Goes back to so many pages of a loaded request, which `tokens` follow instead."""
         size = self.device.page_size
-        self.free(request.table[request.hit.length // size :])
+        ours = request.table[request.hit.length // size :]
         request.hit.rewind(pages * size)
+        self.free(ours)
         request.tokens = [*request.tokens[: pages * size], *tokens]
         request.table, request.computed = request.table[:pages], pages * size
 

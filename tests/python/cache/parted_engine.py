@@ -8,10 +8,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pytest
 import torch
 from fake_engine import ANY_LENGTH, POISON, Device, Engine, Request, Shape, stamp
 
-from hicache import HiCache, Host, Inserted, Load, ModelIdentity, Namespace, pools
+from hicache import ArgumentError, HiCache, Host, Inserted, Load, ModelIdentity, Namespace, pools
 
 SIDES = {"window": ("wk", "wv"), "state": ("memory", "last")}
 
@@ -85,6 +86,23 @@ class PartedEngine(Engine):
             request.windows = set(range(max(0, pages - self.device.reach), pages))
             request.state = pages > 0
         return load
+
+    def rewind(self, request: Request, pages: int, tokens: Sequence[int]) -> None:
+        """To where a match would end, too; from anywhere else it is refused, and nothing changes."""
+        assert isinstance(request, PartedRequest)
+        before, length = request.hit.length, pages * self.device.page_size
+        match = self.cache.match_prefix(request.tokens[:length], request.namespace)
+        usable = match.device_length == length
+        match.release()
+        if length < before and not usable:
+            with pytest.raises(ArgumentError, match=r"^length: "):
+                super().rewind(request, pages, tokens)
+            assert request.hit.length == before
+            return
+        super().rewind(request, pages, tokens)
+        if length < before:
+            request.windows = set(range(max(0, pages - self.device.reach), pages))
+            request.state = pages > 0
 
     def insert(self, request: Request, start: int, end: int) -> Inserted:
         assert isinstance(request, PartedRequest)

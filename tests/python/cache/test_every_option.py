@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from fake_engine import ANY_LENGTH
 
 from hicache import HiCache, Host, ModelIdentity, Namespace, pools
 
@@ -34,7 +35,7 @@ class Rows:
         self.page_size, self.more = page_size, int(keys == "bigrams")
         self.tensors = [torch.zeros(16 * page_size, 2, 3) for _ in range(4)]
         pool = pools.mha("kv", self.tensors[:2], self.tensors[2:])
-        self.cache = HiCache([pool], page_size, keys=keys, **options)
+        self.cache = HiCache([pool], page_size, keys=keys, **(ANY_LENGTH | options))
 
     def pages(self, tokens: list[int], slots: torch.Tensor) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
         """Of each page in each tensor: its rows, and what they should hold."""

@@ -73,7 +73,7 @@ def test_a_pool_is_there_when_it_was_waited_for(first: int, arrival: str) -> Non
     """With any numbers, also such as leave gaps, and in whichever order layers arrive."""
     kv, draft = pools.mha("kv", rows(4), rows(4)), pools.latent("draft", rows(2))
     host = Host(tokens=64, arrival=arrival)
-    with HiCache([pools.numbered(kv, first), draft], 4, host=host) as cache:
+    with HiCache([pools.numbered(kv, first), draft], 4, host=host, load_threshold=0) as cache:
         hit = cache.match_prefix(list(range(16)))
         cache.load([hit])
         slots = cache.allocate(4)

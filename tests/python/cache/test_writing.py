@@ -32,7 +32,8 @@ def test_what_is_used_twice_comes_back(
     tmp_path: Path, write: str, write_storage: str, host_copies: str
 ) -> None:
     policies = {"write": write, "write_storage": write_storage, "host_copies": host_copies}
-    engine = make(2, 8, 8, store=tmp_path, clean_reserve=1.0, **policies)
+    small = {"prefetch_threshold": 0, "load_threshold": 0}
+    engine = make(2, 8, 16, store=tmp_path, clean_reserve=1.0, **policies, **small)
     paths = [[100 * path + token for token in EIGHT] for path in range(4)]
     for path in paths:
         assert serve(engine, path) == 0

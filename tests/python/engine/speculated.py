@@ -75,6 +75,11 @@ class Stack:
             storage=store,
             identity=ModelIdentity(model="target and draft", dtype=str(model.dtype)),
             keys=keys or ("bigrams" if ahead else "tokens"),
+            # Prompts are short here: nothing is too little to fetch or to load, and all of it is waited for.
+            prefetch="wait_complete",
+            prefetch_threshold=0,
+            load_threshold=0,
+            host_copies="keep",
         )
         self.engine = Speculative(model, draft, self.pools, self.cache if cached else None, ahead=ahead)
 

@@ -81,7 +81,7 @@ class TestSlabStore(StoreKit):
 
     kills = 3
     #: More than the children write, so that nothing of it is given up.
-    options = "size=1GiB&extent=16MiB&free=0&threads=2"
+    options = "size=512MiB&extent=1MiB&free=0&threads=2"
 
     def open(self, where: Path) -> Store:
         return open(f"slab://{where}?{self.options}")
@@ -99,7 +99,7 @@ class TestSlabStore(StoreKit):
 class TestSlabStoreDurable(TestSlabStore):
     """The same where what is acknowledged survives a loss of power; and over threads instead of io_uring."""
 
-    options = "size=1GiB&extent=16MiB&free=0&threads=3&sync=yes&io=threads"
+    options = "size=512MiB&extent=1MiB&free=0&threads=3&sync=yes&io=threads"
 
 
 class TestSlabStoreInACache(TestSlabStore):

@@ -57,7 +57,8 @@ impl HiCache {
         let device = self.tree.pin(self.tree.ancestor(place, on_device), Hold::Device);
         let beside = self.hold_beside(&device, from, missing);
         let room = if sparing { self.spare_host_room(missing) } else { self.host_room(missing) };
-        self.stats.backup_no_room_pages += (missing - room) as u64;
+        // What a reserve finds no room for is tried again at each poll.
+        self.stats.backup_no_room_pages += if sparing { 0 } else { (missing - room) as u64 };
         let slots = self.host.take(room).unwrap_or_default();
         #[expect(clippy::cast_possible_truncation, reason = "no more slots than pages")]
         let pages = from..from + slots.len() as u32;

@@ -156,7 +156,7 @@ pub enum Verdict {
 }
 
 /// When a request stops to wait.
-pub trait Stop: Debug + Send {
+pub trait Stop: Debug + Send + Sync {
     /// Its name, for people.
     fn name(&self) -> &'static str;
 

@@ -70,9 +70,9 @@ impl Queue {
         drop(books);
         // One thread may be of those that never write.
         if all {
-            self.work.notify_all()
+            self.work.notify_all();
         } else {
-            self.work.notify_one()
+            self.work.notify_one();
         }
         None
     }
