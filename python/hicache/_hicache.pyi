@@ -156,7 +156,7 @@ class Cache:
     def clear_storage(self) -> int:
         """Its number."""
     def cleared(self, number: int) -> tuple[str, int]:
-        """"waiting", "cleared" or "failed"; pages."""
+        """ "waiting", "cleared" or "failed"; pages."""
     def warm(
         self,
         tokens: Any,

@@ -97,10 +97,12 @@ def test_ctrl_c_ends_a_wait_and_the_cache_can_be_closed(wait: str) -> None:
     ],
 )
 def test_the_interpreter_ends_with_work_under_way(end: str) -> None:
-    code, out, err = said(child(f"""
+    code, out, err = said(
+        child(f"""
     print("the end", flush=True)
     {end}
-    """))
+    """)
+    )
     assert (code, out, err) == (0, "the end\n", "")
 
 
