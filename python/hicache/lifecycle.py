@@ -1,6 +1,7 @@
 """A cache's life beside requests: stores that come and go, clears, and what is done before an end.
 
-On error: `ArgumentError` names what is in the way, and nothing was changed. No wait is longer than its timeout.
+On error: `ArgumentError` names what is in the way, and nothing was changed. No wait is longer than its
+timeout.
 """
 
 from __future__ import annotations
@@ -61,13 +62,13 @@ class WithLifecycle:
         self._core.attach_store(named.start() if isinstance(named, Served) else named)
 
     def detach_store(self, timeout: float = 10.0) -> LeftBehind:
-        """Takes the store away, from any state, and closes it: also one that hangs, which gets `timeout` seconds.
-        Prefetches end with what has come, writes that wait are given up (call `write_out` before, to keep
-        them), requests go on. Another store, or the same, can be attached at once. Device, host and, with
-        `Host(restart=...)`, what the host keeps for the next process stay.
+        """Takes the store away, from any state, and closes it: also one that hangs, which gets `timeout`
+        seconds. Prefetches end with what has come, writes that wait are given up (call `write_out` before, to
+        keep them), requests go on. Another store, or the same, can be attached at once. Device, host and,
+        with `Host(restart=...)`, what the host keeps for the next process stay.
 
-        What is still inside of a store that hangs keeps its host memory until it comes out; nothing else waits
-        for it."""
+        What is still inside of a store that hangs keeps its host memory until it comes out; nothing else
+        waits for it."""
         return LeftBehind(*self._core.detach_store(seconds(timeout)))
 
     @property
@@ -77,8 +78,8 @@ class WithLifecycle:
 
     def write_out(self, timeout: float = 10.0) -> bool:
         """Writes what the policies would write later, now: device → host as far as that has free room, host →
-        storage; and waits for it, `timeout` seconds at most. For shutdown, before `detach_store`, and before an
-        engine sleeps. Nothing is removed: to empty the cache call `reset` (which SGLang calls a flush).
+        storage; and waits for it, `timeout` seconds at most. For shutdown, before `detach_store`, and before
+        an engine sleeps. Nothing is removed: to empty the cache call `reset` (which SGLang calls a flush).
         True: all that the policies want further down is there (with selective policies: what a second request
         used). False: room, the store or the time was short; the rest goes on as ever."""
         deadline = time.monotonic() + seconds(timeout)
@@ -95,8 +96,8 @@ class WithLifecycle:
         (together), "storage". Afterwards nothing of it is found there, by nobody, and by no process that is
         started later. Pages of other identities and other files stay.
 
-        What running requests hold is theirs until they end, and found by nobody; waiting ones find nothing and
-        compute; cursors are stale. Writes to storage that were asked for before lose, those inside of the
+        What running requests hold is theirs until they end, and found by nobody; waiting ones find nothing
+        and compute; cursors are stale. Writes to storage that were asked for before lose, those inside of the
         store too. Cleared alone, storage gets pages that are in memory when they are backed up anew.
 
         `StorageError`: the store failed; some pages may be left. `DeadlineError`: it didn't answer within
@@ -113,9 +114,9 @@ class WithLifecycle:
         return Cleared(device, host, storage)
 
     def reset(self) -> tuple[int, int]:
-        """Empties device and host, at once; storage keeps everything. This is what SGLang calls `flush_cache`.
-        Returns how many pages left the device and the host; what running requests hold follows when they
-        end. As `clear(("device", "host"))`."""
+        """Empties device and host, at once; storage keeps everything. This is what SGLang calls
+        `flush_cache`. Returns how many pages left the device and the host; what running requests hold follows
+        when they end. As `clear(("device", "host"))`."""
         return self._core.clear_memory()
 
     def _clear_storage(self, timeout: float) -> int:

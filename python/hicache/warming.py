@@ -28,8 +28,8 @@ class Warm:
 
     @property
     def length(self) -> int | None:
-        """Tokens, in whole pages, that are usable on device or host, now or at its end. None: it ended so long
-        ago that nobody remembers."""
+        """Tokens, in whole pages, that are usable on device or host, now or at its end. None: it ended so
+        long ago that nobody remembers."""
         warmed = self._core.warmed(self._number)
         return None if warmed is None else warmed[1] * self._page_size
 
@@ -58,12 +58,12 @@ class Warming:
         device: bool = False,
         at: float | None = None,
     ) -> Warm | None:
-        """Brings a prefix up that will be asked for: storage → host and, with `device`, on to the device. Returns
-        at once; `poll` takes the steps. None: 32 are under way already.
+        """Brings a prefix up that will be asked for: storage → host and, with `device`, on to the device.
+        Returns at once; `poll` takes the steps. None: 32 are under way already.
 
-        It comes after everybody else: storage is asked when no request waits for it, and only room that is free
-        is used: nothing leaves for it. Thresholds and the deadline of a prefetch hold. It is no request: it
-        counts in `warm_prefixes`, `warmed_host_pages` and `warmed_device_pages`, and in no hit.
+        It comes after everybody else: storage is asked when no request waits for it, and only room that is
+        free is used: nothing leaves for it. Thresholds and the deadline of a prefetch hold. It is no request:
+        it counts in `warm_prefixes`, `warmed_host_pages` and `warmed_device_pages`, and in no hit.
 
         `tokens`, `at`: as `match_prefix` has them. `device` is refused with `slots="engine"` and in a unified
         buffer."""

@@ -64,7 +64,7 @@ def said(process: subprocess.Popen[str], most: float = 60.0) -> tuple[int, str, 
 def test_ctrl_c_ends_a_wait_and_the_cache_can_be_closed(wait: str) -> None:
     process = child(f"""
     store._plan = lambda turn: Fault.HANG
-    type(store).clear = lambda self, identity: self._released.wait() or 0
+    type(store).clear = lambda self, identity: self._released.wait() and 0
     print("waits", flush=True)
     try:
         {wait}
@@ -93,7 +93,7 @@ def test_ctrl_c_ends_a_wait_and_the_cache_can_be_closed(wait: str) -> None:
         "some.cache.detach_store(0.05); some.cache.attach_store(MemoryStore())",
         "some.cache.warm([1, 2, 3, 4])",
         "some.cache.close(0.05)",
-        "some.cache.reset(); hit = some.match(list(range(30))); some.cache.prefetch(hit.hit); hit.hit.release()",
+        "some.cache.reset(); hit = some.match(list(range(30))).hit; some.cache.prefetch(hit); hit.release()",
     ],
 )
 def test_the_interpreter_ends_with_work_under_way(end: str) -> None:

@@ -44,10 +44,10 @@ impl Stage {
             rig.until("the write", |_| store.waiting() == 1);
         }
         let hit = rig.find(&TOKENS);
-        let mut stage = Self { rig, store, hit: Some(hit) };
-        stage.bring(state, hit);
-        stage.rig.books();
-        stage
+        let mut made = Self { rig, store, hit: Some(hit) };
+        made.bring(state, hit);
+        made.rig.books();
+        made
     }
 
     fn bring(&mut self, state: usize, hit: HitId) {

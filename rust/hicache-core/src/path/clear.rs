@@ -9,6 +9,7 @@
 
 use crate::cache::HiCache;
 use crate::command::Command;
+use crate::doubts::Doubts;
 use crate::error::{Result, argument};
 use crate::explain::Reason;
 use crate::flights::{Batch, What};
@@ -70,7 +71,7 @@ impl HiCache {
         self.commands.push(Command::Clear { id });
         let deadline = self.now + self.config.store_deadline;
         self.flights.prefetches.push_back(Batch::new(id, deadline, What::Clear));
-        self.doubts = Default::default();
+        self.doubts = Doubts::default();
         self.owe_everything();
         self.act();
         Ok(id)

@@ -8,6 +8,7 @@
 
 use crate::assemble::Opening;
 use crate::cache::HiCache;
+use crate::doubts::Doubts;
 use crate::error::{Result, argument};
 use crate::explain::{Reason, Revoked};
 use crate::ids::{HitId, Tier};
@@ -63,7 +64,7 @@ impl HiCache {
         let waiting = self.tree.unsaved(Tier::Host);
         self.executor.dismiss(most);
         self.flights.leave_storage();
-        self.doubts = Default::default();
+        self.doubts = Doubts::default();
         self.storage = false;
         // Host memory that outlives the process goes on alone.
         if self.executor.kept().is_some() {
