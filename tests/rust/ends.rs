@@ -84,20 +84,8 @@ impl Fate {
                 cache.cool(self.warm.swap_remove(at));
                 "cool"
             }
-            13..=16 => {
-                if self.storm.retract() {
-                    "retract"
-                } else {
-                    "nothing"
-                }
-            }
-            17..=20 => {
-                if self.storm.sleep() {
-                    "detach device"
-                } else {
-                    "nothing"
-                }
-            }
+            13..=16 if self.storm.retract() => "retract",
+            17..=20 if self.storm.sleep() => "detach device",
             _ => "nothing",
         }
     }
