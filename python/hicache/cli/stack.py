@@ -68,6 +68,7 @@ def serving(model: Model, name: str, tiers: Tiers, *, chunk_tokens: int, max_run
         storage=None if tiers.store is None else tiers.store.resolve().as_uri(),
         identity=identity,
         # Its prompts are short, and what it shows is what each tier has, whatever the disk's speed.
+        host_copies="keep",
         prefetch="wait_complete",
         prefetch_threshold=0,
         load_threshold=0,
