@@ -44,6 +44,13 @@ struct Filling {
 }
 
 impl HiCache {
+    /// Storage is another one, or empty: what is in memory isn't believed stored, and looked at when it comes again.
+    pub(crate) fn owe_everything(&mut self) {
+        self.to_store = StoreQueue { owing: true, ..StoreQueue::default() };
+        self.tree.forget_stored();
+        self.tell_saving();
+    }
+
     /// Whether something wasn't stored that should have been.
     pub(crate) const fn owes_storage(&self) -> bool {
         self.storage && self.to_store.owing
@@ -192,8 +199,8 @@ impl HiCache {
             match outcome {
                 Outcome::Hit => self.stats.stored_pages += 1,
                 Outcome::Declined => self.stats.store_declined_pages += 1,
-                // Removed while it was written: nobody wants it any more.
-                Outcome::Cancelled => {}
+                // Removed while it was written, or the store was detached: nobody wants it any more.
+                Outcome::Cancelled => self.stats.store_cancelled_pages += 1,
                 _ => self.stats.store_failed_pages += 1,
             }
             if *outcome != Outcome::Hit {

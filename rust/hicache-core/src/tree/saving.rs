@@ -141,7 +141,7 @@ impl Tree {
     }
 
     /// Up to where the next tier has an edge's pages.
-    fn saved_to(&self, tier: Tier, node: u32) -> u32 {
+    pub(super) fn saved_to(&self, tier: Tier, node: u32) -> u32 {
         let strand = &self.strands[self.arena[node].strand];
         match tier {
             Tier::Device => strand.reach(Tier::Host),
@@ -150,7 +150,7 @@ impl Tree {
     }
 
     /// Up to where they are wanted there.
-    fn wanted_to(&self, tier: Tier, node: u32) -> u32 {
+    pub(super) fn wanted_to(&self, tier: Tier, node: u32) -> u32 {
         let n = &self.arena[node];
         let past = self.is_past(Place { node, depth: n.end });
         match self.saving.wanted[tier as usize] {
