@@ -2,7 +2,7 @@
 
 use crate::explain::Story;
 use crate::hash::Digest;
-use crate::ids::{HostSlot, Slot};
+use crate::ids::{Cursor, HostSlot, Slot};
 use crate::page::{OwnedTokens, PageSize, Tokens};
 use crate::policy::Request;
 use crate::storage::Outcome;
@@ -32,6 +32,8 @@ pub(crate) struct Hit {
     pub copied: u32,
     /// Pages that this hit's prefetch put on the host.
     pub stored: Range<u32>,
+    /// Ends of paths that it inserted and went back from, the last ones.
+    pub left: Vec<Cursor>,
     pub fetch: Option<Fetch>,
     pub story: Story,
     pub keys: Keys,

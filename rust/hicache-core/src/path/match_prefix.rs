@@ -76,6 +76,7 @@ impl HiCache {
             matched: found.place.depth,
             copied: 0,
             stored: 0..0,
+            left: Vec::new(),
             fetch: None,
             keys: Keys::default(),
             arrived: self.now,

@@ -61,7 +61,7 @@ impl HiCache {
         self.revoke_fetches();
         // What was decided goes to the store that it was decided for.
         self.act();
-        let waiting = self.tree.unsaved(Tier::Host);
+        let waiting = self.tree.unsaved_pages(Tier::Host);
         self.executor.dismiss(most);
         self.flights.leave_storage();
         self.doubts = Doubts::default();

@@ -38,7 +38,7 @@ impl HiCache {
 
     /// Pages of device and host that are wanted one tier further down, and neither there nor on their way.
     pub fn unwritten(&self) -> [usize; 2] {
-        Tier::ALL.map(|tier| self.tree.unsaved(tier))
+        Tier::ALL.map(|tier| self.tree.unsaved_pages(tier))
     }
 
     /// By names that outlive what is done for one of them.

@@ -26,6 +26,7 @@
 //! | `print` | fingerprints of prefixes, and what readers on other threads are told |
 //! | `evict` | leaf first, in the policy's order, exactly as many pages as asked |
 //! | `saving` | what is wanted further down, and what is believed stored |
+//! | `marks` | which pages of a strand are |
 //! | `ahead` | what leaves next, and whether it is saved |
 //! | `give_way` | host copies of device pages, which leave first |
 //! | `component/` | what votes besides FULL: sliding windows, recurrent states |
@@ -47,6 +48,7 @@ mod gone;
 mod late;
 mod leaving;
 mod lose;
+mod marks;
 mod node;
 mod pin;
 pub(crate) mod print;

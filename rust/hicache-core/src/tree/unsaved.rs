@@ -3,6 +3,7 @@
 //! Looks at every node: it is for moments when nothing else is to be fast. On error: nothing here fails.
 
 use super::Tree;
+use super::marks::Marks;
 use super::saving::Wanted;
 use super::walk::Place;
 use crate::ids::Tier;
@@ -11,8 +12,10 @@ impl Tree {
     /// What is stored isn't known of any page any more: storage is another one, or empty.
     pub fn forget_stored(&mut self) {
         for index in self.strands.parents_first() {
+            self.strands.owe(index, false);
             let strand = &mut self.strands[index];
-            strand.stored = strand.start;
+            strand.stored = Marks::new(strand.start);
+            self.strands.owe(index, true);
         }
         let nodes: Vec<u32> = self.arena.iter().map(|(index, _)| index).collect();
         for index in nodes {
@@ -20,16 +23,18 @@ impl Tree {
                 part.owed = !part.slots[Tier::Host as usize].is_empty();
             }
         }
+        for index in self.strands.parents_first() {
+            self.settle_debt(index);
+        }
     }
 
     /// Pages of a tier that are wanted in the next one and aren't there.
-    pub fn unsaved(&self, tier: Tier) -> usize {
+    pub fn unsaved_pages(&self, tier: Tier) -> usize {
         let edges = self.arena.iter().filter(|(_, node)| !node.is_root());
         let own = edges.map(|(index, node)| {
             let to = self.wanted_end(tier, index);
-            let from = self.saved_to(tier, index).max(node.start);
             let owed = tier == Tier::Host && to == node.end && node.parts.iter().any(|part| part.owed);
-            (to.saturating_sub(from) as usize).max(usize::from(owed))
+            self.unsaved(tier, index, node.start..to).max(usize::from(owed))
         });
         own.sum()
     }
@@ -40,7 +45,7 @@ impl Tree {
         let ends = edges.filter_map(|(node, n)| {
             let depth = self.wanted_end(tier, node);
             let last = n.resident_children[tier as usize] == 0 || depth < n.end;
-            let missing = self.saved_to(tier, node) < depth
+            let missing = self.unsaved(tier, node, n.start..depth) > 0
                 || (tier == Tier::Host && n.parts.iter().any(|part| part.owed));
             (depth > n.start && last && missing).then_some(Place { node, depth })
         });
