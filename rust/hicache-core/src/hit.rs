@@ -43,6 +43,8 @@ pub(crate) struct Hit {
     pub first_asked: Option<f64>,
     /// That it runs without what has not come: after so many microseconds, as the policy said last.
     pub stop_said: Option<u64>,
+    /// That no request is behind it: it only brings a prefix up.
+    pub warm: bool,
 }
 
 /// Digests of pages of a hit's rest, from page `at` on, that were computed to ask the store for them.

@@ -255,6 +255,11 @@ impl Rig {
     pub fn wake_elsewhere(&mut self) {
         let slots = u32::try_from(self.cache.slots(Tier::Device).capacity()).unwrap();
         self.cache.detach().unwrap();
+        self.attach_elsewhere(slots);
+    }
+
+    /// Other device memory for a cache that is detached.
+    pub fn attach_elsewhere(&mut self, slots: u32) {
         self.memory.forget_device();
         let memory = Arc::clone(&self.memory);
         let mut made = None;

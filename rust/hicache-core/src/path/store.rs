@@ -44,6 +44,14 @@ struct Filling {
 }
 
 impl HiCache {
+    /// Storage is another one, or empty: what is in memory isn't believed stored, and looked at when it comes again.
+    pub(crate) fn owe_everything(&mut self) {
+        self.to_store = StoreQueue::default();
+        // What is owed is what is wanted.
+        self.tell_saving();
+        self.tree.forget_stored();
+    }
+
     /// The path to a place is to be stored, as far as it is on the host.
     pub(crate) fn note_store(&mut self, end: Place) {
         let note = self.tree.cursor(end);
@@ -191,8 +199,8 @@ impl HiCache {
             match outcome {
                 Outcome::Hit => self.stats.stored_pages += 1,
                 Outcome::Declined => self.stats.store_declined_pages += 1,
-                // Removed while it was written: nobody wants it any more.
-                Outcome::Cancelled => {}
+                // Removed while it was written, or the store was detached: nobody wants it any more.
+                Outcome::Cancelled => self.stats.store_cancelled_pages += 1,
                 _ => self.stats.store_failed_pages += 1,
             }
             if *outcome != Outcome::Hit {

@@ -22,6 +22,7 @@
 //! | `decisions` | a digest of what was decided |
 //! | `gone` | what left for good, and why: to explain misses |
 //! | `late` | digests for pages that are older than the store |
+//! | `unsaved` | all that is wanted further down and isn't there |
 //! | `print` | fingerprints of prefixes, and what readers on other threads are told |
 //! | `evict` | leaf first, in the policy's order, exactly as many pages as asked |
 //! | `saving` | what is wanted further down, and what is believed stored |
@@ -55,6 +56,7 @@ mod residency;
 mod saving;
 mod strand;
 mod tell;
+mod unsaved;
 mod walk;
 
 pub use ahead::Leaving as LeavingNext;

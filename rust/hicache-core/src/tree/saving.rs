@@ -203,7 +203,7 @@ impl Tree {
     }
 
     /// How many of some pages of an edge the next tier hasn't got.
-    fn unsaved(&self, tier: Tier, node: u32, pages: Range<u32>) -> usize {
+    pub(super) fn unsaved(&self, tier: Tier, node: u32, pages: Range<u32>) -> usize {
         let strand = &self.strands[self.arena[node].strand];
         match tier {
             Tier::Device => pages.end.saturating_sub(pages.start.max(strand.reach(Tier::Host))) as usize,
@@ -216,7 +216,7 @@ impl Tree {
     }
 
     /// Up to where they are wanted there.
-    fn wanted_to(&self, tier: Tier, node: u32) -> u32 {
+    pub(super) fn wanted_to(&self, tier: Tier, node: u32) -> u32 {
         let n = &self.arena[node];
         let past = self.is_past(Place { node, depth: n.end });
         match self.saving.wanted[tier as usize] {
