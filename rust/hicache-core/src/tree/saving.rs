@@ -217,11 +217,11 @@ impl Tree {
 
     /// Up to where they are wanted there.
     pub(super) fn wanted_to(&self, tier: Tier, node: u32) -> u32 {
-        let n = &self.arena[node];
-        let past = self.is_past(Place { node, depth: n.end });
-        match self.saving.wanted[tier as usize] {
-            _ if past => 0,
+        let (n, wanted) = (&self.arena[node], self.saving.wanted[tier as usize]);
+        match wanted {
+            // Asked first: it is so wherever there is no tier below, and the rest looks far away.
             Wanted::Nothing => 0,
+            _ if self.is_past(Place { node, depth: n.end }) => 0,
             Wanted::UsedAgain => self.strands[n.strand].used,
             Wanted::All => u32::MAX,
         }
@@ -230,6 +230,9 @@ impl Tree {
     /// Of the pages of an edge that live nowhere when those from `from` to `to` have left a tier: how many were
     /// wanted in the next one, and aren't there.
     pub(super) fn lost(&self, tier: Tier, node: u32, pages: Range<u32>) -> usize {
+        if self.saving.wanted[tier as usize] == Wanted::Nothing {
+            return 0;
+        }
         self.unsaved(tier, node, pages.start..pages.end.min(self.wanted_to(tier, node)))
     }
 }
