@@ -11,7 +11,7 @@ use crate::hit::Hit;
 use crate::host::SlotPool;
 use crate::ids::{HitId, Tier};
 use crate::parts::{DeviceSlots, PartPools};
-use crate::path::{Forwards, StoreQueue, ToWrite};
+use crate::path::{Asking, Forwards, StoreQueue, ToWrite};
 use crate::policy::{self, Eviction, Stop};
 use crate::reader::{self, Publisher, Reader};
 use crate::stats::Stats;
@@ -49,6 +49,8 @@ pub struct HiCache {
     pub(crate) without_room: u32,
     /// When a request stops to wait.
     pub(crate) stop: Box<dyn Stop>,
+    /// What the engine's own policy decides.
+    pub(crate) asking: Asking,
     pub(crate) doubts: Doubts,
     /// For how long the oldest read of each waiting request was under way when it was polled last, where ranks needn't agree.
     pub(crate) under_way: Vec<(u64, u64)>,
@@ -118,6 +120,7 @@ impl HiCache {
             turn: 0,
             without_room: 0,
             stop: config.prefetch.rule()?,
+            asking: Asking::default(),
             doubts: Doubts::default(),
             under_way: Vec::new(),
             forwards: Forwards::default(),

@@ -56,6 +56,7 @@ pub fn to_dict<'py>(py: Python<'py>, core: &HiCache) -> PyResult<Bound<'py, PyDi
         prefetch_below_threshold,
         prefetch_doubted_pages,
         load_declined_pages,
+        policy_failures,
         deadlines_passed,
     );
     let gauges = [

@@ -102,7 +102,7 @@ impl HiCache {
         self.leave_place(pin);
         self.stats.inserted_pages += done.new_pages as u64;
         let end = self.tree.ancestor(done.place, done.place.depth);
-        self.came(end, place.depth, known.depth);
+        self.came(id, end, place.depth, known.depth);
         self.cap_checkpoints(id)?;
         // What is to be copied waits for that of the step's other requests.
         self.act_on_rest();

@@ -67,6 +67,8 @@ impl HiCache {
             arrived: self.now,
             first_asked: None,
             stop_said: None,
+            wish: None,
+            most: None,
             story,
         };
         self.hits.insert(id, hit);

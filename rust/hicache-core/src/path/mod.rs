@@ -11,9 +11,11 @@
 //! What windows and states add to a verb is beside it: `raise` to `load` (of which `decline` is what isn't copied), `give` to `insert`, `fetch` to `prefetch`,
 //! `graft` to `poll`, `parts` to `evict` and `allocate`; `shared` is for a unified buffer, `forward` for what the engine
 //! computes in it meanwhile, `leftovers` for host memory that outlives the process, and `rewind` for tokens that were
-//! inserted and taken back. `write`, `reserve` and `store` say when what is copied further down.
+//! inserted and taken back. `write`, `reserve` and `store` say when what is copied further down; `ask`
+//! takes what an engine's own policy decided.
 
 mod arrive;
+mod ask;
 mod backup;
 mod decide;
 mod decline;
@@ -43,6 +45,7 @@ mod store;
 mod view;
 mod write;
 
+pub(crate) use ask::Asking;
 pub(crate) use forward::Forwards;
 pub use insert::{GivenPart, Inserted};
 pub use leftovers::Leftovers;

@@ -261,6 +261,7 @@ impl Tree {
         }
         self.arena[index].end = end;
         self.strands[strand_of].cut(end, self.page_size);
+        self.strands.shorten_marks(strand_of, end);
         // Only soft pins can be beyond the cut: hard ones keep their pages.
         self.pins.lift(&self.arena, index, end);
     }
@@ -283,6 +284,8 @@ impl Tree {
         self.arena.remove(index);
         if self.strands[strand].cut(start, self.page_size) {
             self.strands.remove(strand);
+        } else {
+            self.strands.shorten_marks(strand, start);
         }
         self.arena[parent].children -= 1;
         self.drop_root_if_unused(parent);

@@ -13,6 +13,7 @@
 //! Knows no shape but its own edges. On error: nothing here fails.
 
 use super::node::NIL;
+use super::saving::Mark;
 use crate::hash::Digest;
 use crate::ids::{Slot, Tier};
 use crate::page::{OwnedTokens, PageSize, Tokens, make_room, shorten};
@@ -35,8 +36,8 @@ pub(super) struct Strand {
     end: u32,
     reach: [u32; 2],
     last: u32,
-    /// Pages from the root to the last one that a second request used, and to the last one that storage has or will
-    /// have: of those before it on this strand, too.
+    /// Pages from the root to the last one that a second request used, or a request wants on the host, and to the last
+    /// one that storage has or will have: of those before it on this strand, too.
     pub used: u32,
     pub stored: u32,
     /// Its edges in order of depth: where each ends, and its node.
@@ -48,6 +49,9 @@ pub(super) struct Strand {
     /// Fingerprints, one per page where readers are told, else empty.
     pub prints: Vec<u64>,
 }
+
+// A cache line more for each strand would be felt.
+const _: () = assert!(size_of::<Strand>() <= 192);
 
 impl Strand {
     pub fn new(parent: u32, start: u32, tokens: Tokens<'_>) -> Self {
@@ -189,6 +193,9 @@ impl Strand {
 pub(super) struct Strands {
     entries: Segments<Strand>,
     free: Vec<u32>,
+    /// By number: pages from the root to the last one that a request wants in storage, and in storage soon. As long as
+    /// it is, as nobody wants more.
+    marks: Vec<[u32; 2]>,
 }
 
 impl Strands {
@@ -204,6 +211,40 @@ impl Strands {
     pub fn remove(&mut self, index: u32) {
         self.entries[index] = Strand::new(NIL, 0, Tokens::EMPTY);
         self.free.push(index);
+        self.shorten_marks(index, 0);
+    }
+
+    /// Pages from the root to the last one of a strand with a mark: those before it on this strand have it too.
+    pub fn marked(&self, index: u32, mark: Mark) -> u32 {
+        let more = |at: usize| self.marks.get(index as usize).map_or(0, |marks| marks[at]);
+        match mark {
+            Mark::Host => self[index].used,
+            Mark::Storage => more(0),
+            Mark::Soon => more(1),
+        }
+    }
+
+    /// The pages before `depth` get a mark.
+    pub fn mark(&mut self, index: u32, mark: Mark, depth: u32) {
+        let at = match mark {
+            Mark::Host => {
+                self[index].used = depth;
+                return;
+            }
+            Mark::Storage => 0,
+            Mark::Soon => 1,
+        };
+        if self.marks.len() <= index as usize {
+            self.marks.resize(index as usize + 1, [0; 2]);
+        }
+        self.marks[index as usize][at] = depth;
+    }
+
+    /// A strand has no pages behind `end` any more.
+    pub fn shorten_marks(&mut self, index: u32, end: u32) {
+        if let Some(marks) = self.marks.get_mut(index as usize) {
+            *marks = marks.map(|mark| mark.min(end));
+        }
     }
 
     /// Numbers of those in use, each after what it continues, which starts before it.
