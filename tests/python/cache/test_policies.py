@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 import pytest
-from fake_engine import Engine, Request, make, store_files
+from fake_engine import make
+from policies import Logs, host_only, serve
 from test_waiting import Gated, Shared, reading, stored
 
 from hicache import ArgumentError, HitError
@@ -17,49 +17,6 @@ from hicache.testing.memory import MemoryStore
 
 PROMPT = list(range(24))
 OTHER = list(range(100, 124))
-
-
-class Logs:
-    """Answers what it was given, and remembers what it was told."""
-
-    def __init__(self, **answers: Any) -> None:
-        self.answers, self.told = answers, dict[str, list[Any]](stop=[], load=[], write=[])
-
-    def _say(self, method: str, told: Any) -> Any:
-        self.told[method].append(told)
-        answer = self.answers.get(method)
-        if isinstance(answer, BaseException):
-            raise answer
-        return answer
-
-    def stop(self, waiting: Waiting) -> Any:
-        return self._say("stop", waiting)
-
-    def load(self, loading: Loading) -> Any:
-        return self._say("load", loading)
-
-    def write(self, loading: Loading) -> Any:
-        return self._say("write", loading)
-
-    @property
-    def times(self) -> Counter[str]:
-        return Counter({method: len(told) for method, told in self.told.items()})
-
-
-def serve(engine: Engine, tokens: list[int], chunk: int | None = None) -> Request:
-    """A whole request, whose copies have landed."""
-    request = engine.run(tokens, chunk=chunk)
-    engine.finish(request)
-    assert engine.cache.drain(10)
-    engine.check()
-    return request
-
-
-def host_only(engine: Engine) -> None:
-    """What is cached is on the host alone."""
-    assert engine.cache.drain(10)
-    engine.cache.evict(16)
-    assert engine.cache.stats()["device_resident"] == 0
 
 
 def test_it_is_asked_once_per_request() -> None:
@@ -171,64 +128,6 @@ def test_what_the_device_has_is_used_in_any_case() -> None:
         assert request.hit.length == 16
         assert policy.told["load"][-1] == Loading(prompt=24, device=16, host=24, budget=None)
         engine.finish(request)
-
-
-@pytest.mark.parametrize(
-    ("answer", "first", "second"),
-    [
-        (None, (12, 12), (12, 12)),
-        ("write_through", (12, 12), (12, 12)),
-        ("write_through_selective", (0, 0), (12, 12)),
-        ("write_back", (0, 0), (0, 0)),
-        ("never", (0, 0), (0, 0)),
-        (Writes(host="write_through", storage="never"), (12, 0), (12, 0)),
-        (Writes(host="write_through", storage="write_through_selective"), (12, 0), (12, 12)),
-        (Writes(storage="never"), (12, 0), (12, 0)),
-        (Writes(host="never"), (0, 0), (0, 0)),
-    ],
-)
-def test_what_is_written_is_its_decision(
-    tmp_path: Path, answer: Any, first: tuple[int, int], second: tuple[int, int]
-) -> None:
-    """Pages on the host and in storage, after one request and after another one for the same."""
-    engine = make(store=tmp_path, policy=Logs(write=answer), clean_reserve=0.0)
-    for wanted in (first, second):
-        serve(engine, PROMPT)
-        assert engine.cache.drain(10)
-        assert (engine.cache.stats()["backed_up_pages"], len(store_files(tmp_path))) == wanted
-    engine.cache.close()
-
-
-@pytest.mark.parametrize(("kept", "host"), [("write_back", 12), ("never", 0)])
-def test_before_it_leaves_only_what_is_wanted_is_copied(tmp_path: Path, kept: str, host: int) -> None:
-    engine = make(store=tmp_path, policy=Logs(write=Writes(kept, "write_through")), clean_reserve=1.0)
-    with engine.cache as cache:
-        serve(engine, PROMPT)
-        cache.poll()
-        assert cache.drain(10)
-        cache.evict(16)
-        stats = cache.stats()
-        assert (stats["host_resident"], stats["dropped_unsaved_pages"]) == (host, 0)
-        assert engine.match(PROMPT).hit.host_length == 2 * host
-    assert len(store_files(tmp_path)) == host
-
-
-def test_requests_differ(tmp_path: Path) -> None:
-    """One that wants nothing to be written takes nothing from one that does, and adds nothing."""
-
-    class Short(Policy):
-        def write(self, loading: Loading) -> str:
-            return "write_through" if loading.prompt <= 8 else "never"
-
-    engine = make(store=tmp_path, policy=Short(), clean_reserve=1.0)
-    with engine.cache as cache:
-        serve(engine, PROMPT[:8])
-        serve(engine, PROMPT)
-        cache.evict(16)
-        assert cache.stats()["host_resident"] == 4
-        serve(engine, PROMPT)
-        engine.check()
-    assert len(store_files(tmp_path)) == 4
 
 
 @pytest.mark.parametrize(

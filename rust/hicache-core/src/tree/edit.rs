@@ -260,8 +260,7 @@ impl Tree {
             return;
         }
         self.arena[index].end = end;
-        self.strands[strand_of].cut(end, self.page_size);
-        self.strands.shorten_marks(strand_of, end);
+        self.strands.cut(strand_of, end, self.page_size);
         // Only soft pins can be beyond the cut: hard ones keep their pages.
         self.pins.lift(&self.arena, index, end);
     }
@@ -282,10 +281,8 @@ impl Tree {
         self.leave(index);
         self.pins.reattach(&mut self.arena, index, |_| Some((parent, start)));
         self.arena.remove(index);
-        if self.strands[strand].cut(start, self.page_size) {
+        if self.strands.cut(strand, start, self.page_size) {
             self.strands.remove(strand);
-        } else {
-            self.strands.shorten_marks(strand, start);
         }
         self.arena[parent].children -= 1;
         self.drop_root_if_unused(parent);

@@ -121,7 +121,7 @@ impl Strand {
     }
 
     /// Pages from `end` on, all of them on the last edge, live nowhere any more. True if no edge is left.
-    pub fn cut(&mut self, end: u32, page_size: PageSize) -> bool {
+    fn cut(&mut self, end: u32, page_size: PageSize) -> bool {
         let before = self.edges.len().checked_sub(2).map_or(self.start, |at| self.edges[at].0);
         if end == before {
             self.edges.pop();
@@ -211,7 +211,17 @@ impl Strands {
     pub fn remove(&mut self, index: u32) {
         self.entries[index] = Strand::new(NIL, 0, Tokens::EMPTY);
         self.free.push(index);
-        self.shorten_marks(index, 0);
+        if let Some(marks) = self.marks.get_mut(index as usize) {
+            *marks = [0; 2];
+        }
+    }
+
+    /// Pages of a strand from `end` on live nowhere any more, as [`Strand::cut`] has it.
+    pub fn cut(&mut self, index: u32, end: u32, page_size: PageSize) -> bool {
+        if let Some(marks) = self.marks.get_mut(index as usize) {
+            *marks = marks.map(|mark| mark.min(end));
+        }
+        self[index].cut(end, page_size)
     }
 
     /// Pages from the root to the last one of a strand with a mark: those before it on this strand have it too.
@@ -238,13 +248,6 @@ impl Strands {
             self.marks.resize(index as usize + 1, [0; 2]);
         }
         self.marks[index as usize][at] = depth;
-    }
-
-    /// A strand has no pages behind `end` any more.
-    pub fn shorten_marks(&mut self, index: u32, end: u32) {
-        if let Some(marks) = self.marks.get_mut(index as usize) {
-            *marks = marks.map(|mark| mark.min(end));
-        }
     }
 
     /// Numbers of those in use, each after what it continues, which starts before it.
