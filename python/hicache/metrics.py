@@ -27,7 +27,7 @@ _LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 
 def prometheus(*caches: HiCache, labels: Mapping[str, str] | None = None) -> str:
     """The counters and gauges of caches, of their parts and of their stores, in Prometheus' text format:
-    `hicache_NAME` (`_total` for counters), `hicache_part_NAME{part=...}` and `hicache_store_NAME`.
+    `hicache_NAME` (`_total` for counters), `hicache_part_NAME{part=...}` and `hicache_storage_NAME`.
 
     `labels`: of every line. More than one cache: each gets a label `cache`, its number in the call. Waits for
     nobody, stores included."""
@@ -40,7 +40,7 @@ def prometheus(*caches: HiCache, labels: Mapping[str, str] | None = None) -> str
         for part in cache.parts:
             _put(lines, "hicache_part_", cache.part_stats(part).items(), {**own, "part": part})
         store = cache.store_stats() or {}
-        _put(lines, "hicache_store_", ((name, n) for name, n in store.items() if n is not None), own)
+        _put(lines, "hicache_storage_", ((name, n) for name, n in store.items() if n is not None), own)
     return "".join(f"# TYPE {name} {_kind(name)}\n{''.join(values)}" for name, values in lines.items())
 
 

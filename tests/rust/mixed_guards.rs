@@ -33,6 +33,8 @@ fn a_page_a_window_or_a_state_one_off_is_noticed() {
             rig.serve(&other, 2);
             rig.drip.plant(way, space);
             rig.serve(&tokens, 2);
+            // A backup that isn't done would hold them.
+            rig.settle();
             rig.cache.evict(Tier::Device, usize::MAX).unwrap();
             let hit = rig.find(&tokens);
             rig.load(hit);

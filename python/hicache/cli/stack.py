@@ -106,6 +106,8 @@ def serving(
         identity=identity,
         write=ways.write,
         prefetch=ways.prefetch,
+        # What it shows is what each tier has.
+        host_copies="keep",
         prefetch_threshold=0,
         load_threshold=0,
         prefetch_deadline=ways.patience,

@@ -54,8 +54,8 @@ def test_a_scraper_reads_what_the_cache_counts(tmp_path: Path) -> None:
     assert samples["hicache_stored_pages_total", label] == stats["stored_pages"] == 4
     assert samples["hicache_device_slots", label] == stats["device_slots"]
     assert store is not None
-    assert samples["hicache_store_written_pages_total", label] == store["written_pages"] == 4
-    assert samples["hicache_store_pages", label] == 4
+    assert samples["hicache_storage_written_pages_total", label] == store["written_pages"] == 4
+    assert samples["hicache_storage_pages", label] == 4
     assert len(samples) == len(stats) + sum(value is not None for value in store.values())
 
 

@@ -227,7 +227,7 @@ def test_pinned_pages_do_not_leave(engine: Engine) -> None:
     request = engine.run(EIGHT)
     assert engine.cache.drain(10)
     assert engine.cache.evict(99).tolist() == []
-    assert engine.cache.evict(99, tier="host").tolist() == [], "host copies of pages on the device are kept"
+    assert len(engine.cache.evict(99, tier="host")) == 4, "host copies of pages on the device give way"
     engine.verify(request)
     engine.finish(request)
     assert sorted(engine.cache.evict(99).tolist()) == sorted(request.table)
