@@ -63,7 +63,7 @@ class Ours:
         """Nanoseconds of the insert alone, and where it ended."""
         # Without the key, which stays cold if it is.
         hit = self.match(key[:0], after, 0)
-        self.core.load([hit], None)
+        self.core.load([hit], None, None)
         slots = self.core.allocate(len(key) // self.size)
         assert slots is not None
         given = np.frombuffer(slots, dtype=np.int32)

@@ -24,12 +24,15 @@ if TYPE_CHECKING:
         HitError,
         InvariantError,
         StaleCursor,
+        StorageError,
     )
     from hicache.explain import Explanation, Reason
     from hicache.forward import Forward
     from hicache.hit import Hit, Inserted, Load
     from hicache.identity import ModelIdentity
+    from hicache.lifecycle import Cleared, LeftBehind
     from hicache.reader import Reader, WouldHit
+    from hicache.warming import Warm
 
 _HOME = {
     "HiCache": "cache",
@@ -44,6 +47,9 @@ _HOME = {
     "Namespace": "config",
     "Reader": "reader",
     "WouldHit": "reader",
+    "Cleared": "lifecycle",
+    "LeftBehind": "lifecycle",
+    "Warm": "warming",
     "ModelIdentity": "identity",
     "ArgumentError": "errors",
     "ClosedError": "errors",
@@ -54,10 +60,12 @@ _HOME = {
     "HitError": "errors",
     "InvariantError": "errors",
     "StaleCursor": "errors",
+    "StorageError": "errors",
 }
 
 __all__ = [
     "ArgumentError",
+    "Cleared",
     "ClosedError",
     "DeadlineError",
     "DetachedError",
@@ -72,12 +80,15 @@ __all__ = [
     "Host",
     "Inserted",
     "InvariantError",
+    "LeftBehind",
     "Load",
     "ModelIdentity",
     "Namespace",
     "Reader",
     "Reason",
     "StaleCursor",
+    "StorageError",
+    "Warm",
     "WouldHit",
     "pools",
     "unified",

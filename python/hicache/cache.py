@@ -24,6 +24,7 @@ from hicache.errors import ArgumentError, HitError
 from hicache.explain import WithExplanations
 from hicache.hit import Hit, Inserted
 from hicache.identity import ModelIdentity
+from hicache.lifecycle import WithLifecycle
 from hicache.parts import WithParts, names, on_host
 from hicache.policy import asked
 from hicache.polling import Polling
@@ -34,13 +35,24 @@ from hicache.stored import WithStore
 from hicache.stream import Stream
 from hicache.tensors import Integers, Slots
 from hicache.waiting import WithWaiting
+from hicache.warming import Warming
 
 __all__ = ["HiCache"]
 
 _PLAIN = Namespace()
 
 
-class HiCache(Polling, Attaching, WithParts, WithEpochs, WithExplanations, WithStore, WithWaiting):
+class HiCache(
+    Polling,
+    Attaching,
+    WithParts,
+    WithEpochs,
+    WithExplanations,
+    WithLifecycle,
+    WithStore,
+    WithWaiting,
+    Warming,
+):
     """A hierarchical KV cache over an engine's pools.
 
     `pools`: the engine's tensors (`hicache.pools`), which must not be moved or freed before `close` or

@@ -36,5 +36,9 @@ class DeadlineError(HiCacheError, TimeoutError):
     """A wait outlasted its deadline."""
 
 
+class StorageError(HiCacheError, RuntimeError):
+    """A store failed at what an operator asked of it (`HiCache.clear`). Requests never see one."""
+
+
 class InvariantError(HiCacheError, AssertionError):
     """A numbered invariant (ARCHITECTURE.md) doesn't hold: a bug in this library."""

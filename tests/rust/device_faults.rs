@@ -167,7 +167,8 @@ fn nothing_wrong_is_ever_served_after_a_fault() {
     for seed in seeds(150) {
         let mut random = Seeded(seed);
         let store = Arc::new(FaultStore::default());
-        let shape = Shape { host: 6 + u32::try_from(random.below(20)).unwrap(), ..Shape::default() };
+        let (host, writing) = (6 + u32::try_from(random.below(20)).unwrap(), common::writing::either(seed));
+        let shape = Shape { host, writing, ..Shape::default() };
         let mut rig = Rig::new(shape, (random.below(2) == 0).then_some(&store));
         let mut prompts = Vec::new();
         for _ in 0..3 {

@@ -182,7 +182,8 @@ fn a_write_that_waits_keeps_its_identity() {
 fn epochs_end_at_any_moment() {
     for seed in 0..40 {
         let store = Arc::new(FaultStore::default());
-        let mut rig = Rig::new(Shape { device: 40, host: 60, ..Shape::default() }, Some(&store));
+        let (host, writing) = ([60, 24][(seed % 2) as usize], common::writing::either(seed));
+        let mut rig = Rig::new(Shape { device: 40, host, writing, ..Shape::default() }, Some(&store));
         let (mut random, mut epoch) = (Seeded(seed + 1), 0_u8);
         let mut open: Vec<(HitId, Vec<i32>, u8, bool)> = Vec::new();
         let name = |epoch: u8| Namespace { extra_key: Some(epoch.to_string()), ..Namespace::default() };

@@ -206,6 +206,7 @@ fn equal_calls_and_limits_make_equal_decisions_with_parts() {
             let shape = Shape {
                 page,
                 deadline: 1.0,
+                writing: common::writing::either(seed),
                 cap: if seed.is_multiple_of(3) { 2 } else { 0 },
                 ..shape.clone()
             };
@@ -229,6 +230,9 @@ fn equal_calls_and_limits_make_equal_decisions_with_parts() {
             while !pair.live.is_empty() {
                 pair.release(0);
             }
+            pair.settle();
+            // What a poll finds to be saved or stored since.
+            pair.stores.iter().for_each(|store| store.plan(|_, _| Fault::None));
             pair.ranks.iter_mut().for_each(Mixed::drained);
         }
     }

@@ -17,7 +17,8 @@ fn what_is_served_is_exactly_its_prefix() {
         let (mut brought, mut loaded, mut backed_up, mut no_room) = ([0; 2], 0, 0, 0);
         for seed in seeds(60) {
             let (page, cap) = ([1, 2][(seed % 2) as usize], [0, 0, 1, 2][(seed / 2 % 4) as usize]);
-            let mut squall = Squall::new(&Shape { page, cap, ..shape.clone() }, seed);
+            let writing = common::writing::either(seed / 4);
+            let mut squall = Squall::new(&Shape { page, cap, writing, ..shape.clone() }, seed);
             for _ in 0..400 {
                 squall.step();
             }
@@ -48,7 +49,8 @@ fn what_was_stored_is_exactly_its_prefix() {
             let (page, roomy) = ([1, 2][(seed % 2) as usize], seed % 4 == 0);
             let parts = shape.parts.iter().map(|&(n, d, h)| (n, d, if roomy { 10 * h } else { h })).collect();
             let host = if roomy { 260 } else { 26 };
-            let shape = Shape { page, host, parts, deadline: 3.0, ..shape.clone() };
+            let writing = common::writing::either(seed / 2);
+            let shape = Shape { page, host, parts, deadline: 3.0, writing, ..shape.clone() };
             let store = Arc::new(FaultStore::default());
             // What is in the store from an earlier time.
             let mut squall = Squall::over(&shape, &store, seed, 0);

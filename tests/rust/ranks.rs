@@ -4,15 +4,17 @@
 
 mod common;
 
-use common::rig::{Rig, Shape};
+use common::rig::{MIRRORED, Rig, Shape};
 use common::store::{Fault, FaultStore, Verb};
+use common::writing::{COPIES, WRITES};
 use common::{Seeded, seeds};
 use hicache_core::Ready;
 use hicache_core::ids::{Cursor, HitId, Slot, Tier};
 use hicache_core::page::Tokens;
-use hicache_core::policy::StopOptions;
 use hicache_core::policy::fetching::Verdict;
+use hicache_core::policy::{StopOptions, Writing};
 use hicache_core::transfer::Direction;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -172,16 +174,34 @@ impl Pair {
 
 #[test]
 fn equal_calls_and_limits_make_equal_decisions() {
+    decide_alike(seeds(12), [MIRRORED]);
+}
+
+/// Under every write policy; the host is smaller than the device, so that copies give way.
+#[test]
+fn every_write_policy_decides_alike() {
+    let all = WRITES.into_iter().flat_map(|host| WRITES.map(|storage| (host, storage)));
+    let all = all.flat_map(|(host, storage)| {
+        COPIES.map(|host_copies| Writing { host, storage, host_copies, clean_reserve: 0.25 })
+    });
+    decide_alike(seeds(3), all);
+}
+
+fn decide_alike(seeds: Range<u64>, writings: impl IntoIterator<Item = Writing>) {
     let (mut fetched, mut late) = (0, 0);
-    for seed in seeds(12) {
+    for (seed, writing) in
+        writings.into_iter().flat_map(|writing| seeds.clone().map(move |seed| (seed, writing)))
+    {
         let page = 1 + u32::try_from(seed % 2).unwrap();
-        let shape = Shape { page, device: 24, host: 40, queue: 4, deadline: 1.0, ..Shape::default() };
+        let host = if writing == MIRRORED { 40 } else { 20 };
+        let shape = Shape { page, device: 24, host, queue: 4, deadline: 1.0, writing, ..Shape::default() };
         let mut pair = Pair::new(shape, seed);
         let policy = ["timeout", "wait_complete", "best_effort"][(seed % 3) as usize];
         let options = StopOptions { timeout_base: 0.5, ..StopOptions::named(policy) };
         pair.ranks.iter_mut().for_each(|rig| rig.cache.stop_by(options.rule().unwrap()));
         pair.stores.iter().for_each(|store| {
-            let mut before = Rig::new(Shape { device: 64, host: 64, ..shape }, Some(store));
+            let roomy = Shape { device: 64, host: 64, writing: MIRRORED, ..shape };
+            let mut before = Rig::new(roomy, Some(store));
             let mut random = Seeded(seed);
             for _ in 0..12 {
                 before.serve(&random.tokens(24, 3));
@@ -208,6 +228,9 @@ fn equal_calls_and_limits_make_equal_decisions() {
         while !pair.live.is_empty() {
             pair.release(0);
         }
+        pair.settle();
+        // What a poll finds to be saved or stored since.
+        pair.stores.iter().for_each(|store| store.plan(|_, _| Fault::None));
         pair.ranks.iter_mut().for_each(Rig::drained);
     }
     assert!(fetched > 0 && late > 0, "{fetched} {late}: it went all the way, and deadlines passed");

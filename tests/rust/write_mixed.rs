@@ -61,6 +61,23 @@ fn one_buffer_serves_exactly_its_prefix() {
     }
 }
 
+/// Copies that are done as soon as they are submitted: what they copy must have moved to where it is said to be.
+#[test]
+fn what_moves_has_moved_when_it_is_copied() {
+    for shape in unified_shapes() {
+        for host in [Write::Selective, Write::Back] {
+            for seed in seeds(30) {
+                let writing = Writing { host, clean_reserve: 0.2, ..Writing::default() };
+                let mut squall = Squall::new(&Shape { writing, ..shape.clone() }, seed);
+                squall.rig.drip.hurry();
+                (0..300).for_each(|_| squall.step());
+                squall.end();
+                squall.rig.drained();
+            }
+        }
+    }
+}
+
 /// Over a store that fails now and then and answers late: another cache finds nothing but what is right.
 #[test]
 fn what_was_stored_is_exactly_its_prefix() {

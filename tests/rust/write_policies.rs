@@ -72,6 +72,35 @@ fn duplicates_are_used_twice() {
     rig.drained();
 }
 
+/// What a request comes to again after it went back is no second use; what another one inserted meanwhile is.
+#[test]
+fn going_back_is_no_second_use() {
+    let mut rig = rig(writing(Write::Selective, Write::Through), 32, 32, None);
+    let (tokens, mut other) = (path(1, 6), path(1, 4));
+    other.extend([7, 8]);
+    let hit = rig.find(&tokens);
+    rig.load(hit);
+    for drafts in [&tokens, &other, &tokens, &other] {
+        assert!(rig.compute(hit, drafts));
+        rig.cache.rewind(hit, 2).unwrap();
+        rig.idle();
+    }
+    rig.compute_in_pieces(hit, &tokens, 1);
+    rig.idle();
+    assert_eq!(rig.on(Tier::Host), 0, "one request");
+    let second = rig.find(&path(1, 3));
+    rig.load(second);
+    rig.idle();
+    assert_eq!(rig.on(Tier::Host), 3, "two");
+    rig.cache.release(second, 0).unwrap();
+    rig.cache.rewind(hit, 2).unwrap();
+    rig.compute_in_pieces(hit, &tokens, 2);
+    rig.idle();
+    assert_eq!(rig.on(Tier::Host), 3);
+    rig.cache.release(hit, 0).unwrap();
+    rig.drained();
+}
+
 /// Write-back copies nothing as long as nothing is about to leave.
 #[test]
 fn write_back_waits() {
@@ -194,6 +223,9 @@ fn what_found_no_room_is_tried_again() {
     assert_eq!(rig.cache.stats().backup_no_room_pages, 2);
     rig.serve(&child);
     assert_eq!(rig.on(Tier::Host), 4, "nothing of it is there");
+    let counted = rig.cache.stats().backup_no_room_pages;
+    (0..5).for_each(|_| rig.poll(0.0));
+    assert_eq!(rig.cache.stats().backup_no_room_pages, counted, "pages, not tries");
     rig.gate.open(Direction::Out);
     rig.idle();
     assert!(rig.cache.stats().backups_retried > 0);

@@ -153,6 +153,81 @@ fn a_slow_store_bounds_what_waits() {
     rig.drained();
 }
 
+/// However often a step polls, what waits for a store that never answers waits once.
+#[test]
+fn what_waits_waits_once() {
+    for storage in WRITES {
+        let store = Arc::new(FaultStore::default());
+        store.plan(|verb, _| if verb == Verb::Put { Fault::Hang } else { Fault::None });
+        let mut rig = rig(writing(Write::Through, storage), 32, 64, Some(&store));
+        for number in 1..=8 {
+            rig.serve(&path(number, 7));
+            rig.serve(&path(number, 7));
+            rig.poll(0.0);
+        }
+        (0..2_000).for_each(|_| _ = rig.cache.poll(None, 0.0).unwrap());
+        let stats = *rig.cache.stats();
+        assert_eq!(stats.stores_forgotten, 0, "{storage:?}");
+        assert!(rig.cache.in_flight() <= 16);
+        store.release();
+        rig.idle();
+        assert_eq!(rig.cache.tree().in_debt(), 0);
+        rig.drained();
+    }
+}
+
+/// Once what failed is stored, or gone, nothing is looked at for it any more.
+#[test]
+fn a_debt_ends() {
+    for gone in [false, true] {
+        let store = Arc::new(FaultStore::default());
+        store.plan(|verb, call| match (verb, call) {
+            (Verb::Put, 1 | 2) => Fault::Answer(Outcome::Failed),
+            _ => Fault::None,
+        });
+        let mut rig = rig(writing(Write::Through, Write::Through), 16, 16, Some(&store));
+        rig.serve(&path(1, 4));
+        rig.idle();
+        assert_eq!((rig.cache.tree().in_debt(), store.len()), (1, 0));
+        if gone {
+            Tier::ALL.into_iter().for_each(|tier| drop(rig.evict(tier, usize::MAX)));
+            assert_eq!(rig.cache.stats().dropped_unstored_pages, 4);
+        } else {
+            rig.serve(&path(2, 4));
+            rig.idle();
+            assert_eq!((rig.cache.tree().in_debt(), store.len()), (1, 4), "another path");
+            rig.serve(&path(1, 4));
+            rig.idle();
+            assert_eq!(store.len(), 8);
+        }
+        assert_eq!(rig.cache.tree().in_debt(), 0);
+        rig.drained();
+    }
+}
+
+/// What waited behind others and lost its end on the host is stored when its path comes again.
+#[test]
+fn what_lost_its_name_is_owed() {
+    let store = Arc::new(FaultStore::default());
+    store.plan(|verb, _| if verb == Verb::Put { Fault::Hang } else { Fault::None });
+    let mut rig = rig(writing(Write::Through, Write::Through), 64, 32, Some(&store));
+    rig.serve(&path(1, 16));
+    rig.poll(0.0);
+    rig.until("the copies", |rig| rig.cache.copying() == 0);
+    rig.serve(&path(2, 6));
+    rig.until("the copies", |rig| rig.cache.copying() == 0);
+    rig.evict(Tier::Device, usize::MAX);
+    assert_eq!(rig.evict(Tier::Host, 2).len(), 2);
+    assert_eq!(rig.cache.stats().dropped_unstored_pages, 2);
+    store.release();
+    rig.idle();
+    rig.serve(&path(2, 4));
+    rig.idle();
+    assert_eq!(stored(&store, &path(2, 6)), 4);
+    assert_eq!(rig.cache.tree().in_debt(), 0);
+    rig.drained();
+}
+
 /// Many that finish in one step are one copy and few batches.
 #[test]
 fn what_comes_in_one_step_goes_together() {

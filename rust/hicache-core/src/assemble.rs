@@ -13,8 +13,8 @@ use crate::host::{Layout, Room, Slab};
 use crate::ids::Slot;
 use crate::parts::DeviceSlots;
 use crate::pool::{self, PoolSpec};
-use crate::restart::{Kept, Opened, store::KeptStore};
-use crate::storage::{Store, Workers};
+use crate::restart::{Kept, Opened};
+use crate::storage::Store;
 use crate::transfer::Copier;
 use crate::transfer::cpu::{CpuCopier, DeviceBuffer};
 use crate::transfer::plan::{Plan, PlanePair};
@@ -57,29 +57,16 @@ impl HiCache {
         let hashes = storage.is_some() || kept.is_some();
         let mut cache = Self::new(config, Executor::detached(memory), hashes)?;
         cache.leave_device();
-        let kept = kept.map(|(kept, left)| cache.keep(kept, &left));
+        if let Some((kept, left)) = kept {
+            cache.keep(kept, &left);
+        }
         if let Some(device) = device {
             // SAFETY: handed on to our caller.
             unsafe { cache.attach(device, &slots) }?;
         }
         // Last, since it leaves a directory behind.
         let store = storage.map(|open| open()).transpose()?;
-        if store.as_ref().is_some_and(|store| store.needs_shared_memory()) && !cache.config.memory.shared {
-            let need = "this storage needs host memory that other processes can map: Host(shared=True)";
-            return argument("host shared", need);
-        }
-        let store: Option<Arc<dyn Store>> = match kept {
-            Some(kept) => Some(Arc::new(KeptStore::new(kept, store))),
-            None => store,
-        };
-        if let Some(store) = store {
-            let slabs = cache.executor.memory().pools.iter().map(|pool| &pool.slab);
-            let whole = slabs.filter_map(|slab| Some((slab.address(0..slab.bytes())?, slab.bytes())));
-            store.register(&whole.collect::<Vec<_>>());
-            let workers = Workers::start(&store, cache.config.io_threads, cache.config.write_queue)?;
-            let identity = cache.config.identity;
-            cache.executor.employ(workers, identity);
-        }
+        cache.employ(store)?;
         Ok(cache)
     }
 

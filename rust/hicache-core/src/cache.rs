@@ -11,19 +11,18 @@ use crate::hit::Hit;
 use crate::host::SlotPool;
 use crate::ids::{HitId, Tier};
 use crate::parts::{DeviceSlots, PartPools};
-use crate::path::{Asking, Forwards, StoreQueue, ToWrite};
+use crate::path::{Asking, Cleared, Forwards, StoreQueue, ToWrite, Warm, Warmed};
 use crate::policy::{self, Eviction, Stop};
 use crate::reader::{self, Publisher, Reader};
 use crate::stats::Stats;
 use crate::storage::{About, Store};
 use crate::transfer::{Direction, Progress, WaitOnStream};
-use crate::tree::Tree;
+use crate::tree::{By, Tree};
 use crate::unified::Unified;
 use hashbrown::HashMap;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
 
 /// Caches made in this process.
 static CACHES: AtomicU32 = AtomicU32::new(0);
@@ -52,6 +51,15 @@ pub struct HiCache {
     /// What the engine's own policy decides.
     pub(crate) asking: Asking,
     pub(crate) doubts: Doubts,
+    /// How the last clears of storage ended, the newest first.
+    pub(crate) clears: VecDeque<(u64, Cleared)>,
+    /// Prefixes that are brought up without a request, and how far the last ones came, the newest first.
+    pub(crate) warming: Vec<Warm>,
+    pub(crate) warmed: VecDeque<(u64, Warmed)>,
+    /// Whether reads use free host slots only.
+    pub(crate) sparing: bool,
+    /// What ended the last epoch.
+    pub(crate) ended_by: By,
     /// For how long the oldest read of each waiting request was under way when it was polled last, where ranks needn't agree.
     pub(crate) under_way: Vec<(u64, u64)>,
     pub(crate) forwards: Forwards,
@@ -122,6 +130,11 @@ impl HiCache {
             stop: config.prefetch.rule()?,
             asking: Asking::default(),
             doubts: Doubts::default(),
+            clears: VecDeque::new(),
+            warming: Vec::new(),
+            warmed: VecDeque::new(),
+            sparing: false,
+            ended_by: By::NewWeights,
             under_way: Vec::new(),
             forwards: Forwards::default(),
             to_write: ToWrite::default(),
@@ -199,22 +212,6 @@ impl HiCache {
     /// Waiting for a load's layers on the device's streams, where copies have some.
     pub fn wait_on_stream(&self) -> Option<WaitOnStream> {
         self.executor.wait_on_stream()
-    }
-
-    /// Ends everything: prefetches are given up, storage threads end within `most`. Hits may still be
-    /// released; all else is refused from now on.
-    pub fn close(&mut self, most: Duration) {
-        let waiting: Vec<HitId> = self.fetches.values().copied().collect();
-        waiting.into_iter().for_each(|id| self.stop_fetch(id, None));
-        self.act();
-        self.closed = true;
-        self.executor.close(most);
-        let ended = |way, submitted| self.executor.progress(way).finished() >= submitted;
-        if ended(Direction::Out, self.flights.backups_submitted)
-            && ended(Direction::In, self.flights.loads_submitted)
-        {
-            self.executor.leave();
-        }
     }
 
     pub(crate) fn hit(&self, id: HitId) -> Result<&Hit> {

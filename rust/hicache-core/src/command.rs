@@ -62,6 +62,11 @@ pub enum Command {
         /// Number of who did.
         waiter: u64,
     },
+    /// Remove all pages of the identity from storage, and end every write of them that was asked for before.
+    Clear {
+        /// Names the completion.
+        id: u64,
+    },
     /// The engine made a step.
     Step(Step),
     /// Write host slots to storage.

@@ -5,54 +5,18 @@
 
 use crate::command::Command;
 use crate::hash::Digest;
-use crate::host::{Layout, Slab};
 use crate::identity::Fingerprint;
 use crate::ids::{HostSlot, Slot};
 use crate::policy::fetching::Request;
 use crate::restart::Kept;
-use crate::storage::{About, Batch, Completion, Page, Store, Work, Workers};
+use crate::storage::{About, Batch, Completion, Store, Work, Workers};
 use crate::transfer::{Copier, CopyJob, Direction, Progress, Relocate, SpacePages, WaitOnStream};
 use std::collections::VecDeque;
-use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-/// The host side of one pool.
-#[derive(Clone, Debug)]
-pub struct HostPool {
-    /// The space whose slots it uses.
-    pub space: u8,
-    /// Where its bytes are.
-    pub layout: Layout,
-    /// Them.
-    pub slab: Arc<Slab>,
-}
-
-/// The host side of all pools.
-#[derive(Debug, Default)]
-pub struct HostMemory {
-    /// In order of the pools.
-    pub pools: Vec<HostPool>,
-}
-
-impl HostMemory {
-    /// A page's payload: the runs of all pools of its space, in order.
-    pub fn page(&self, at: HostSlot) -> Page {
-        let of_space = || self.pools.iter().filter(|pool| pool.space == at.space);
-        let runs = of_space().flat_map(|pool| {
-            let address = |run: Range<usize>| Some((pool.slab.address(run.clone())?, run.len()));
-            pool.layout.runs(at.slot.0).filter_map(address)
-        });
-        let page = Page(runs.collect());
-        debug_assert_eq!(
-            page.bytes(),
-            of_space().map(|pool| pool.layout.page_bytes()).sum::<usize>(),
-            "a slot's runs"
-        );
-        page
-    }
-}
+pub use crate::slabs::{HostMemory, HostPool};
 
 /// Carries out commands.
 pub struct Executor {
@@ -71,6 +35,10 @@ pub struct Executor {
     kept: Option<Arc<Kept>>,
     /// Writes that found the queue full. Bounded by what the host has room for: each holds its slots.
     waiting: VecDeque<Batch>,
+    /// Workers of stores that were detached, until nothing is inside of them any more.
+    former: Vec<Workers>,
+    /// What ended without a worker.
+    ended: VecDeque<Completion>,
 }
 
 impl Executor {
@@ -86,7 +54,7 @@ impl Executor {
 
     /// Without a copier and workers: there is no device memory yet, and no storage.
     pub fn detached(memory: HostMemory) -> Self {
-        let (memory, waiting) = (Arc::new(memory), VecDeque::new());
+        let memory = Arc::new(memory);
         Self {
             copier: None,
             relocate: None,
@@ -96,14 +64,30 @@ impl Executor {
             identity: Fingerprint([0; 32]),
             page_tokens: 1,
             kept: None,
-            waiting,
+            waiting: VecDeque::new(),
+            former: Vec::new(),
+            ended: VecDeque::new(),
         }
     }
 
-    /// Storage work goes to these workers, under an identity.
+    /// Storage work goes to these workers, under an identity. Those before them carry out what they have been given.
     pub fn employ(&mut self, workers: Workers, identity: Fingerprint) {
         self.identity = identity;
-        self.workers = Some(workers);
+        self.waiting.iter_mut().for_each(|batch| workers.enlist_anew(batch));
+        if let Some(former) = self.workers.replace(workers) {
+            former.finish();
+            self.former.push(former);
+        }
+    }
+
+    /// No workers from now on: what waits for them has ended, cancelled; what they have begun they have at most so long
+    /// to end. What comes later is completed all the same.
+    pub fn dismiss(&mut self, most: Duration) {
+        self.ended.extend(self.waiting.drain(..).map(|batch| Completion::cancelled(&batch)));
+        if let Some(mut workers) = self.workers.take() {
+            workers.leave(most);
+            self.former.push(workers);
+        }
     }
 
     /// Tokens that a page has.
@@ -200,6 +184,7 @@ impl Executor {
                     let pages = slots.into_iter().map(|slot| self.memory.page(slot)).collect();
                     self.work(id, None, keys, Work::Put(pages, parents), Arc::default());
                 }
+                Command::Clear { id } => self.work(id, None, Vec::new(), Work::Clear, Arc::default()),
             }
         }
     }
@@ -229,7 +214,20 @@ impl Executor {
     /// The next storage work that ended, in order of ending.
     pub fn completed(&mut self) -> Option<Completion> {
         self.submit_waiting();
-        self.workers.as_ref()?.completed()
+        let ended = self.ended.pop_front().or_else(|| self.completed_late());
+        ended.or_else(|| self.workers.as_ref()?.completed())
+    }
+
+    /// The same, of stores that were detached.
+    fn completed_late(&mut self) -> Option<Completion> {
+        let mut done = None;
+        self.former.retain(|workers| {
+            // Asked in this order: what is over completes nothing more.
+            let over = workers.is_over();
+            done = done.take().or_else(|| workers.completed());
+            !over || done.is_some()
+        });
+        done
     }
 
     /// Ends the storage threads, waiting at most so long.

@@ -58,12 +58,16 @@ pub(crate) struct Batch {
     /// Of reads: when they were, and what of them didn't come.
     pub time: Option<ReadTime>,
     pub failed: Vec<Digest>,
+    /// Of a clear: how many pages were removed.
+    pub cleared: u64,
+    /// Its store was detached.
+    pub left: bool,
     pub what: What,
 }
 
 impl Batch {
     pub const fn new(id: u64, deadline: f64, what: What) -> Self {
-        Self { id, deadline, outcomes: None, time: None, failed: Vec::new(), what }
+        Self { id, deadline, outcomes: None, time: None, failed: Vec::new(), cleared: 0, left: false, what }
     }
 }
 
@@ -71,6 +75,8 @@ impl Batch {
 pub(crate) enum What {
     /// Pages being written; the pins hold them on the host.
     Store { holds: Vec<PinId>, written: Vec<Written> },
+    /// All pages of the identity leave the store.
+    Clear,
     /// A question for a hit's prefetch, of what it asks for from place `from` on.
     Exists { hit: HitId, attempt: u64, from: usize },
     /// Pages being read into slots, from page `at` of the hit's path on.
@@ -121,7 +127,7 @@ impl Flights {
         let mut batches = self.stores.iter_mut().chain(&mut self.prefetches).chain(&mut self.strays);
         if let Some(batch) = batches.find(|batch| batch.id == id) {
             batch.outcomes = Some(done.outcomes);
-            (batch.time, batch.failed) = (done.time, done.failed);
+            (batch.time, batch.failed, batch.cleared) = (done.time, done.failed, done.cleared);
         }
     }
 
@@ -139,6 +145,21 @@ impl Flights {
             self.strays.extend(late);
         }
         self.strays.len() - before
+    }
+
+    /// Nobody waits for any storage work any more: it keeps what it owns until it lands, like what is late.
+    pub fn leave_storage(&mut self) {
+        self.strays.extend(self.stores.drain(..));
+        self.strays.extend(self.prefetches.drain(..));
+        self.strays.iter_mut().for_each(|batch| batch.left = true);
+    }
+
+    /// Batches of storage work that nobody waits for: those that haven't landed, and pages of writes that were cancelled.
+    pub fn left(&self) -> (usize, usize) {
+        let inside = self.strays.iter().filter(|batch| batch.outcomes.is_none()).count();
+        let writes = self.strays.iter().filter(|batch| matches!(batch.what, What::Store { .. }));
+        let outcomes = writes.filter_map(|batch| batch.outcomes.as_ref()).flatten();
+        (inside, outcomes.filter(|&&outcome| outcome == Outcome::Cancelled).count())
     }
 
     /// Takes the leading questions and reads out that have landed or, where nobody has to agree, all that have.
@@ -181,18 +202,19 @@ impl Flights {
 
     /// Pins that transfers hold.
     pub fn pins(&self) -> usize {
-        let stores: usize = self.writes().map(|(holds, _)| holds.len()).sum();
+        let stores: usize = self.writes().map(|(_, holds, _)| holds.len()).sum();
         2 * (self.backups.len() + self.loads.len()) + stores
     }
 
     /// Batches that are being written, strays included, and their pages.
     pub fn storing(&self) -> (usize, usize) {
-        self.writes().fold((0, 0), |(batches, pages), (_, written)| (batches + 1, pages + written.len()))
+        let here = self.writes().filter(|(batch, ..)| !batch.left);
+        here.fold((0, 0), |(batches, pages), (.., written)| (batches + 1, pages + written.len()))
     }
 
-    fn writes(&self) -> impl Iterator<Item = (&[PinId], &[Written])> {
+    fn writes(&self) -> impl Iterator<Item = (&Batch, &[PinId], &[Written])> {
         self.stores.iter().chain(&self.strays).filter_map(|batch| match &batch.what {
-            What::Store { holds, written } => Some((holds.as_slice(), written.as_slice())),
+            What::Store { holds, written } => Some((batch, holds.as_slice(), written.as_slice())),
             _ => None,
         })
     }

@@ -2,7 +2,7 @@
 
 use crate::explain::Story;
 use crate::hash::Digest;
-use crate::ids::{HostSlot, Slot};
+use crate::ids::{Cursor, HostSlot, Slot};
 use crate::page::{OwnedTokens, PageSize, Tokens};
 use crate::policy::{Name, Request, Wish};
 use crate::storage::Outcome;
@@ -32,6 +32,8 @@ pub(crate) struct Hit {
     pub copied: u32,
     /// Pages that this hit's prefetch put on the host.
     pub stored: Range<u32>,
+    /// Ends of paths that it inserted and went back from, the last ones.
+    pub left: Vec<Cursor>,
     pub fetch: Option<Fetch>,
     pub story: Story,
     pub keys: Keys,
@@ -44,6 +46,8 @@ pub(crate) struct Hit {
     /// What it wants to be written, and the most pages that it wants loaded, where it is asked.
     pub wish: Option<Wish>,
     pub most: Option<u32>,
+    /// That no request is behind it: it only brings a prefix up.
+    pub warm: bool,
 }
 
 /// Digests of pages of a hit's rest, from page `at` on, that were computed to ask the store for them.

@@ -34,7 +34,7 @@ pub struct NodeId {
 }
 
 /// Where a match ended: a place that may be gone by the time it is used again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Cursor {
     /// The node whose edge held the last page; `None` at the very beginning of a namespace.
     pub(crate) node: Option<NodeId>,

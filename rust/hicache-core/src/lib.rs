@@ -55,6 +55,7 @@ pub mod restart;
 pub mod room;
 mod segments;
 mod sha;
+mod slabs;
 mod soon;
 pub mod stats;
 pub mod storage;
@@ -67,7 +68,7 @@ pub use config::{Config, PartSlots};
 pub use error::{Error, Result};
 pub use flights::Ready;
 pub use parts::PartStats;
-pub use path::{GivenPart, HitView, Inserted, Leftovers, Loaded};
+pub use path::{Cleared, GivenPart, HitView, Inserted, LeftBehind, Leftovers, Loaded, MOST_WARM, Warmed};
 #[cfg(debug_assertions)]
 #[doc(hidden)]
 pub use segments::looked_at;

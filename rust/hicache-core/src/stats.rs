@@ -54,6 +54,10 @@ pub struct Stats {
     pub stores_forgotten: u64,
     /// Pages that the store failed to write, twice.
     pub store_failed_pages: u64,
+    /// Pages whose write was given up: they were removed meanwhile, or the store was detached or cleared.
+    pub store_cancelled_pages: u64,
+    /// Pages that clears removed from storage.
+    pub cleared_storage_pages: u64,
     /// Pages that the store's own rules didn't take: no room, too much written, or not asked for twice yet.
     pub store_declined_pages: u64,
     /// Pages whose digest was computed; a page whose digest is known is never hashed again.
@@ -80,6 +84,12 @@ pub struct Stats {
     pub load_declined_pages: u64,
     /// Decisions that the engine's own policy failed to make: the settings made them.
     pub policy_failures: u64,
+    /// Prefixes that were to be warmed.
+    pub warm_prefixes: u64,
+    /// Pages that came to the host for these.
+    pub warmed_host_pages: u64,
+    /// Pages that were copied to the device for these.
+    pub warmed_device_pages: u64,
     /// Waits that a deadline ended.
     pub deadlines_passed: u64,
 }

@@ -33,6 +33,8 @@ pub struct Cache {
     /// Keeps the device memory: the engine's tensors. None while it is detached.
     keep: Option<Py<PyAny>>,
     pub(crate) identity: Identity,
+    /// This process's rank, and the world it is in.
+    pub(crate) place: (Vec<u32>, Vec<u32>),
     origin: Origin,
 }
 
@@ -90,6 +92,7 @@ impl Cache {
         let page_size = PageSize::new(page_size).or_raise(py)?;
         let pools = pools.into_iter().map(pools::spec).collect::<Result<Vec<_>, Error>>().or_raise(py)?;
         let device = memory.map(pools::device);
+        let place = (identity.1.clone(), identity.2.clone());
         let (identity, client) = client(identity, page_size, &pools).or_raise(py)?;
         let (host_slots, layout, shared, prefault_threads, node) = host;
         let (device_slots, host_slots, parts) = pools::slots(&device_slots, &host_slots).or_raise(py)?;
@@ -128,7 +131,7 @@ impl Cache {
             HiCache::over_memory(config, device.as_deref(), store)
         }
         .or_raise(py)?;
-        Ok(Self { core: ManuallyDrop::new(core), keep, identity, origin: Origin::here() })
+        Ok(Self { core: ManuallyDrop::new(core), keep, identity, place, origin: Origin::here() })
     }
 
     #[pyo3(signature = (memory, keep, device_slots, gpu))]

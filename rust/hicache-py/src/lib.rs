@@ -8,6 +8,7 @@
 //! | `parts` | the verbs of windows and states |
 //! | `pools` | declarations, the memory behind them, and where a layout puts their bytes |
 //! | `fetching` | prefetch, decide, stepped, load |
+//! | `lifecycle` | stores that come and go, clears, prefixes that are brought up |
 //! | `load` | waiting for layers, without the cache and without the GIL |
 //! | `cuda` | whether there is a GPU; its copies, for tests |
 //! | `slots` | slots on their way to Python, without a copy |
@@ -32,6 +33,7 @@ mod fetching;
 mod hit;
 mod landing;
 mod lent;
+mod lifecycle;
 mod load;
 mod opened;
 mod parts;

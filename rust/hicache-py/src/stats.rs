@@ -46,6 +46,8 @@ pub fn to_dict<'py>(py: Python<'py>, core: &HiCache) -> PyResult<Bound<'py, PyDi
         stores_forgotten,
         store_failed_pages,
         store_declined_pages,
+        store_cancelled_pages,
+        cleared_storage_pages,
         hashed_pages,
         prefetch_asked_pages,
         prefetched_pages,
@@ -57,6 +59,9 @@ pub fn to_dict<'py>(py: Python<'py>, core: &HiCache) -> PyResult<Bound<'py, PyDi
         prefetch_doubted_pages,
         load_declined_pages,
         policy_failures,
+        warm_prefixes,
+        warmed_host_pages,
+        warmed_device_pages,
         deadlines_passed,
     );
     let gauges = [

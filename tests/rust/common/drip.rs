@@ -9,6 +9,7 @@ use hicache_core::executor::{HostMemory, HostPool};
 use hicache_core::ids::Slot;
 use hicache_core::transfer::{Copier, CopyJob, Direction, Progress, Relocate};
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// Bytes of every pool on both sides.
@@ -108,6 +109,8 @@ struct Shared {
     ways: Mutex<[VecDeque<Job>; 2]>,
     /// Copies a space's pages from a neighbour's slot: a fault that somebody must notice.
     off_by_one: Mutex<Option<(Direction, u8)>>,
+    /// Copies that come are carried out at once.
+    eager: AtomicBool,
     /// What ended it.
     fault: Mutex<Option<String>>,
 }
@@ -130,7 +133,13 @@ impl Drip {
     pub fn after(memory: Arc<Spaces>, tickets: [u64; 2]) -> Self {
         let progress = tickets.map(|ticket| Arc::new(Progress::starting_at(ticket)));
         let (ways, off_by_one, fault) = (Mutex::default(), Mutex::default(), Mutex::default());
-        Self(Arc::new(Shared { memory, progress, ways, off_by_one, fault }))
+        let eager = AtomicBool::new(false);
+        Self(Arc::new(Shared { memory, progress, ways, off_by_one, eager, fault }))
+    }
+
+    /// From now on jobs are done when they are submitted.
+    pub fn hurry(&self) {
+        self.0.eager.store(true, Ordering::Relaxed);
     }
 
     /// The copier ends: what waits, wholly or in part, and what comes, is never carried out.
@@ -195,6 +204,9 @@ impl Copier for Drip {
         }
         let job = (job.direction, Job { ticket: job.ticket, left, all });
         self.0.ways.lock().unwrap()[job.0 as usize].push_back(job.1);
+        if self.0.eager.load(Ordering::Relaxed) {
+            self.finish(job.0);
+        }
     }
 
     fn progress(&self, direction: Direction) -> &Arc<Progress> {

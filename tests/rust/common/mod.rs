@@ -3,6 +3,7 @@
 
 pub mod bench;
 pub mod buffer;
+pub mod clears;
 pub mod copier;
 pub mod drip;
 pub mod drive;
@@ -28,6 +29,7 @@ pub mod side;
 pub mod spaces;
 pub mod squall;
 pub mod squall_end;
+pub mod stage;
 pub mod store;
 pub mod stored;
 pub mod storm;

@@ -1,6 +1,6 @@
 //! Models with windows and states: how their pools are declared, and how much room they have.
 
-use super::rig::MIRRORED;
+use super::rig::usual;
 use hicache_core::host::{LayoutKind, SlabOptions};
 use hicache_core::identity::Fingerprint;
 use hicache_core::page::PageSize;
@@ -31,7 +31,7 @@ pub struct Shape {
 
 impl Shape {
     pub fn of(parts: &[(Needs, u32, u32)]) -> Self {
-        let (layout, parts, writing) = (LayoutKind::PageUnified, parts.to_vec(), MIRRORED);
+        let (layout, parts, writing) = (LayoutKind::PageUnified, parts.to_vec(), usual());
         Self { page: 2, device: 32, host: 64, parts, unified: None, cap: 0, deadline: 10.0, layout, writing }
     }
 }

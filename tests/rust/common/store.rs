@@ -1,5 +1,6 @@
 //! A store in memory that fails as it is told to.
 
+use super::clears::Clears;
 use super::holds::Holds;
 use hicache_core::error::Result;
 use hicache_core::hash::Digest;
@@ -40,6 +41,7 @@ type Plan = Box<dyn Fn(Verb, usize) -> Fault + Send>;
 pub struct FaultStore {
     pages: Mutex<HashMap<(Fingerprint, Digest), Vec<u8>>>,
     plan: Mutex<Plan>,
+    pub clears: Clears,
     /// What `get` answers for single keys.
     bad: Mutex<HashMap<Digest, Outcome>>,
     calls: [AtomicUsize; 3],
@@ -71,6 +73,7 @@ impl Default for FaultStore {
         Self {
             pages: Mutex::default(),
             plan: Mutex::new(Box::new(|_, _| Fault::None)),
+            clears: Clears::default(),
             bad: Mutex::default(),
             calls: Default::default(),
             ended: AtomicUsize::new(0),
@@ -91,6 +94,11 @@ impl FaultStore {
     /// From now on, each call (verb, number from 1 on) asks what to do.
     pub fn plan(&self, plan: impl Fn(Verb, usize) -> Fault + Send + 'static) {
         *self.plan.lock().unwrap() = Box::new(plan);
+    }
+
+    fn hang(&self) {
+        let released = self.released.lock().unwrap();
+        drop(self.release.wait_while(released, |released| !*released).unwrap());
     }
 
     pub fn spoil(&self, key: Digest, outcome: Outcome) {
@@ -191,8 +199,7 @@ impl FaultStore {
             Fault::Long => vec![Outcome::Hit; keys + 1],
             Fault::Panic => panic!("a store that panics, on purpose"),
             Fault::Hang => {
-                let released = self.released.lock().unwrap();
-                drop(self.release.wait_while(released, |released| !*released).unwrap());
+                self.hang();
                 work()
             }
             Fault::Gated => {
@@ -273,6 +280,7 @@ impl Store for FaultStore {
     }
 
     fn clear(&self, identity: &Fingerprint) -> Result<u64> {
+        self.clears.begin(|| self.hang())?;
         let mut pages = self.pages.lock().unwrap();
         let before = pages.len();
         pages.retain(|(of, _), _| of != identity);

@@ -171,6 +171,34 @@ impl Storm {
         self.cursors.push((cursor, tokens));
     }
 
+    /// A running request loses its place, and is matched again: its tokens come back later.
+    pub fn retract(&mut self) -> bool {
+        let Some(at) = self.pick(true) else { return false };
+        self.rig.cache.release(self.live[at].hit, 0).unwrap();
+        let hit = self.rig.find(&self.live[at].tokens);
+        self.live[at] = Request { hit, tokens: std::mem::take(&mut self.live[at].tokens), loaded: false };
+        true
+    }
+
+    /// The device's memory goes and other comes, if nothing is in the way.
+    pub fn sleep(&mut self) -> bool {
+        let back = std::mem::take(&mut self.out);
+        self.rig.cache.free(&back).unwrap();
+        let slots = u32::try_from(self.rig.cache.slots(Tier::Device).capacity()).unwrap();
+        let gone = self.rig.cache.detach().is_ok();
+        if gone {
+            self.rig.books();
+            self.rig.attach_elsewhere(slots);
+        }
+        gone
+    }
+
+    pub fn release_all(&mut self) {
+        while !self.live.is_empty() {
+            self.release();
+        }
+    }
+
     fn squeeze(&mut self) {
         let tier = Tier::ALL[self.random.below(1 + usize::from(self.weather.tight))];
         let pages = 1 + self.random.below(8);
@@ -211,9 +239,7 @@ impl Storm {
 
     /// Everything lands that is under way and everybody leaves, in some order.
     pub fn end(&mut self) {
-        while !self.live.is_empty() {
-            self.release();
-        }
+        self.release_all();
         self.rig.cache.free(&std::mem::take(&mut self.out)).unwrap();
         WAYS.into_iter().for_each(|way| self.rig.gate.open(way));
         let end = Instant::now() + Duration::from_secs(20);

@@ -1,6 +1,6 @@
 //! Caches of one token a page under every write policy, and what their tests ask again and again.
 
-use super::rig::{Rig, Shape};
+use super::rig::{MIRRORED, Rig, Shape};
 use super::store::FaultStore;
 use hicache_core::hash::chain;
 use hicache_core::ids::{HitId, Tier};
@@ -18,6 +18,11 @@ pub const fn writing(host: Write, storage: Write) -> Writing {
 
 pub fn rig(writing: Writing, device: u32, host: u32, store: Option<&Arc<FaultStore>>) -> Rig {
     Rig::new(Shape { page: 1, device, host, writing, ..Shape::default() }, store)
+}
+
+/// In one half of a test's runs the host has what the device has; in the other one copies give way, as they do by default.
+pub fn either(seed: u64) -> Writing {
+    if (seed / 2).is_multiple_of(2) { MIRRORED } else { Writing::default() }
 }
 
 /// So many tokens that no other path begins with.

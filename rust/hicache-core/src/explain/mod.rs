@@ -84,6 +84,8 @@ pub enum Reason {
     DeviceFull,
     /// The weights changed while the request waited.
     NewWeights,
+    /// The cache was cleared while the request waited.
+    Cleared,
     /// Storage is still being asked.
     Waiting,
     /// More than the caller's limit: the last token is computed in any case, say.

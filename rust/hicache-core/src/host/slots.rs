@@ -230,6 +230,23 @@ impl SlotPool {
         }
     }
 
+    /// Nothing is left in any slot any more, claimed ones included.
+    pub fn forget_left(&mut self) {
+        for slot in std::mem::take(&mut self.left.order) {
+            match self.states[slot.0 as usize] {
+                State::Left => {
+                    self.states[slot.0 as usize] = State::Free;
+                    self.free.push(slot);
+                    self.left.now -= 1;
+                    self.left.given_up += 1;
+                }
+                // Counted when its read comes back.
+                State::Claimed => self.left.order.push_front(slot),
+                _ => {}
+            }
+        }
+    }
+
     /// Takes a slot out for what is left in it; false, and nothing done, if nothing is.
     pub fn claim(&mut self, slot: Slot) -> bool {
         let left = self.states.get(slot.0 as usize) == Some(&State::Left);

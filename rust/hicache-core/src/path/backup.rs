@@ -9,6 +9,17 @@ use crate::policy::HostCopies;
 use crate::tree::{By, Hold, Missing, PinId, Place};
 use std::ops::Range;
 
+/// Whose room a backup may take, and whether what finds none is counted.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Room {
+    /// Whatever may leave the host.
+    First,
+    /// The same, once more.
+    Again,
+    /// Nothing that is kept back for the device's next leaves.
+    Spared,
+}
+
 impl HiCache {
     /// Copies what of a loaded hit is not on the host there, as far as there is room: pages, and the window and the
     /// state at its end. Returns how many slots' copies were started. `insert` does so by itself.
@@ -29,20 +40,30 @@ impl HiCache {
 
     /// Starts the backup of what a path has on the device and not on the host. What finds no room is remembered.
     pub(crate) fn back_up_path(&mut self, place: Place) -> usize {
-        let (slots, lacking) = self.back_up(place, false);
+        // What of it is on the host alone may leave for the rest.
+        let end = self.tree.cursor(place);
+        let (slots, lacking) = self.back_up(place, Room::First);
         if lacking {
-            self.remember(self.tree.ancestor(place, place.depth));
+            self.remember(end);
         }
         slots
     }
 
+    /// The same of what found no room before, which was counted then.
+    pub(crate) fn back_up_again(&mut self, place: Place) {
+        let end = self.tree.cursor(place);
+        if self.back_up(place, Room::Again).1 {
+            self.remember(end);
+        }
+    }
+
     /// The same for what is about to leave the device, in room that nothing of that kind has to make.
     pub(crate) fn back_up_sparing(&mut self, place: Place) -> usize {
-        self.back_up(place, true).0
+        self.back_up(place, Room::Spared).0
     }
 
     /// How many slots' copies were started, and whether some found no room.
-    fn back_up(&mut self, place: Place, sparing: bool) -> (usize, bool) {
+    fn back_up(&mut self, place: Place, how: Room) -> (usize, bool) {
         let from = self.tree.resident_depth(place, Tier::Host);
         let on_device = self.tree.resident_depth(place, Tier::Device);
         let missing = on_device.saturating_sub(from) as usize;
@@ -56,13 +77,13 @@ impl HiCache {
         // The sources must not go while room is made; nor may the copies, which hang on them.
         let device = self.tree.pin(self.tree.ancestor(place, on_device), Hold::Device);
         let beside = self.hold_beside(&device, from, missing);
-        let room = if sparing { self.spare_host_room(missing) } else { self.host_room(missing) };
+        let room = if how == Room::Spared { self.spare_host_room(missing) } else { self.host_room(missing) };
         // What a reserve finds no room for is tried again at each poll.
-        self.stats.backup_no_room_pages += if sparing { 0 } else { (missing - room) as u64 };
+        self.stats.backup_no_room_pages += if how == Room::First { (missing - room) as u64 } else { 0 };
         let slots = self.host.take(room).unwrap_or_default();
         #[expect(clippy::cast_possible_truncation, reason = "no more slots than pages")]
         let pages = from..from + slots.len() as u32;
-        let (parts, whole) = self.room_beside(&device, pages.end, sparing);
+        let (parts, whole) = self.room_beside(&device, pages.end, how);
         let lacking = room < missing || !whole;
         beside.into_iter().for_each(|beside| self.tree.unpin(beside));
         let count = slots.len() + parts.iter().map(|(_, slots)| slots.len()).sum::<usize>();
@@ -122,26 +143,21 @@ impl HiCache {
 
     /// What the parts miss on the host at the end of what is or comes there of a path, as far as there is room for
     /// all that one part misses, and slots for it; and whether that is all.
-    fn room_beside(
-        &mut self,
-        device: &PinId,
-        on_host: u32,
-        sparing: bool,
-    ) -> (Vec<(Missing, Vec<Slot>)>, bool) {
+    fn room_beside(&mut self, device: &PinId, on_host: u32, how: Room) -> (Vec<(Missing, Vec<Slot>)>, bool) {
         let (mut room, mut whole) = (Vec::new(), true);
         for part in 0..self.parts.len() {
             let place = self.tree.pinned(device);
             let end = self.tree.ancestor(place, on_host.min(place.depth));
             let missing = self.tree.missing_up_to(part, Tier::Host, end, end.depth);
             let count = missing.pages.len();
-            let slots = if sparing {
+            let slots = if how == Room::Spared {
                 self.spare_part_room(part, count)
             } else {
                 self.part_room(part, Tier::Host, count)
             };
             if slots.is_none() {
                 whole = false;
-                self.parts[part].stats.backup_no_room += count as u64;
+                self.parts[part].stats.backup_no_room += if how == Room::First { count as u64 } else { 0 };
             }
             room.push(slots.map_or_else(|| (Missing::default(), Vec::new()), |slots| (missing, slots)));
         }

@@ -29,20 +29,13 @@ impl HiCache {
         self.open()?;
         self.executor.identify(identity);
         self.config.identity = identity;
-        self.flights.backups.iter_mut().for_each(|copy| copy.store.clear());
-        self.leaves_by(By::NewWeights);
-        self.tree.end_epoch();
-        self.begin_anew();
-        let gone = Tier::ALL.map(|tier| self.make_room(tier, usize::MAX).len());
-        if let Some(publisher) = &self.publisher {
-            publisher.epoch(self.tree.epoch());
-        }
+        let gone = self.begin_epoch(By::NewWeights, &Reason::NewWeights);
         self.act();
         Ok(gone)
     }
 
     /// Waiting hits are at the beginning of their namespace again, where there is nothing.
-    fn begin_anew(&mut self) {
+    pub(super) fn begin_anew(&mut self, why: &Reason) {
         let waiting = self.hits.iter().filter(|(_, hit)| !hit.loaded).map(|(&id, _)| id);
         let mut waiting: Vec<_> = waiting.collect();
         // A map's order must not decide in which order namespaces come.
@@ -51,7 +44,7 @@ impl HiCache {
             self.stop_fetch(id, None);
             let Some(hit) = self.hits.get_mut(&id) else { continue };
             (hit.matched, hit.stored) = (0, 0..0);
-            hit.story.note(0..u32::MAX, Reason::NewWeights);
+            hit.story.note(0..u32::MAX, why.clone());
             let namespace: Namespace =
                 self.tree.namespace(self.tree.pinned(&hit.pin)).cloned().unwrap_or_default();
             let root = self.tree.root(&namespace);
@@ -69,7 +62,7 @@ impl HiCache {
             self.tree.unpin(pin);
             return;
         }
-        self.leaves_by(By::NewWeights);
+        self.leaves_by(self.ended_by);
         // It keeps the place's name while pages leave.
         let end = self.tree.pin(place, Hold::Soft);
         self.tree.unpin(pin);

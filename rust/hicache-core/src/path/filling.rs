@@ -102,8 +102,19 @@ impl HiCache {
         self.without_room >= PATIENCE[1] || (self.without_room >= PATIENCE[0] && !runs())
     }
 
-    /// The next batch of one request.
+    /// The next batch of one request. What only warms waits until no request does, and takes nobody's room.
     fn begin_read(&mut self, id: HitId) -> Tried {
+        let warm = self.hits.get(&id).is_some_and(|hit| hit.warm);
+        if warm && self.requests_wait() {
+            return Tried::Nothing;
+        }
+        self.sparing = warm;
+        let tried = self.try_reading(id);
+        self.sparing = false;
+        tried
+    }
+
+    fn try_reading(&mut self, id: HitId) -> Tried {
         let most = BATCH_PAGES.max(self.host.capacity() / 2).saturating_sub(self.host.out());
         let Some(hit) = self.hits.get(&id) else { return Tried::Nothing };
         let Some(fetch) = &hit.fetch else { return Tried::Nothing };

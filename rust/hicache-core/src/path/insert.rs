@@ -102,7 +102,10 @@ impl HiCache {
         self.leave_place(pin);
         self.stats.inserted_pages += done.new_pages as u64;
         let end = self.tree.ancestor(done.place, done.place.depth);
-        self.came(id, end, place.depth, known.depth);
+        let known = self.tree.ancestor(end, known.depth);
+        // What it comes to once more after a rewind is no second use.
+        let others = if self.was_there(id, known) { place.depth } else { known.depth };
+        self.came(id, end, place.depth, others);
         self.cap_checkpoints(id)?;
         // What is to be copied waits for that of the step's other requests.
         self.act_on_rest();

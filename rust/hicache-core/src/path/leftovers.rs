@@ -73,7 +73,7 @@ impl HiCache {
         self.leaves_by(By::Prefetch);
         let claimed = self.claim(0, keys);
         let missing = claimed.iter().filter(|slot| slot.is_none()).count();
-        let room = self.idle_host_room(missing);
+        let room = if self.sparing { missing.min(self.host.free()) } else { self.idle_host_room(missing) };
         let mut others = self.host.take(room).unwrap_or_default().into_iter();
         let mut claimed = claimed.into_iter();
         let mut slots = Vec::with_capacity(keys.len());
@@ -94,7 +94,9 @@ impl HiCache {
             (0..).zip(keys()).map(|(space, keys)| self.claim(space, keys)).collect();
         let missing: Vec<usize> =
             claimed.iter().map(|slots| slots.iter().filter(|slot| slot.is_none()).count()).collect();
-        let Some(room) = self.room(Tier::Host, missing[0], &missing[1..]) else {
+        let there = !self.sparing || self.host_pools().zip(&missing).all(|(pool, &need)| need <= pool.free());
+        let room = if there { self.room(Tier::Host, missing[0], &missing[1..]) } else { None };
+        let Some(room) = room else {
             for (space, slots) in claimed.iter().enumerate() {
                 slots.iter().flatten().for_each(|&slot| {
                     self.host_pool_mut(space).unclaim(slot);

@@ -210,8 +210,10 @@ impl HiCache {
         soft.into_iter().flatten().for_each(|soft| self.tree.unpin(soft));
         let loaded = Given { device: from, host: to - from - fetched, storage: fetched };
         (hit.story.loaded, hit.copied) = (Some(loaded), to - from);
-        let prompt = hit.story.tokens;
-        self.count_hit(loaded, prompt);
+        let (prompt, warm) = (hit.story.tokens, hit.warm);
+        if !warm {
+            self.count_hit(loaded, prompt);
+        }
         Ok(())
     }
 

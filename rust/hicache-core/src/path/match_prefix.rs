@@ -26,6 +26,22 @@ impl HiCache {
         limit: usize,
         at: f64,
     ) -> Result<HitId> {
+        let id = self.begin_hit(tokens, namespace, after, limit, at)?;
+        self.stats.requests += 1;
+        self.stats.matched_tokens += tokens.len() as u64;
+        self.publish();
+        Ok(id)
+    }
+
+    /// The same, and it isn't counted as a request.
+    pub(super) fn begin_hit(
+        &mut self,
+        tokens: Tokens<'_>,
+        namespace: &Namespace,
+        after: Option<Cursor>,
+        limit: usize,
+        at: f64,
+    ) -> Result<HitId> {
         self.open()?;
         let start = self.start(tokens, &namespace.canonical(), after)?;
         let (words, whole) = (self.tree.page_size(), Key::new(tokens, self.config.bigrams)?);
@@ -49,8 +65,6 @@ impl HiCache {
         let (pin, also) = self.hold_softly(place, found.resident);
         // A number that no other cache of the process gives out, for the first 2^44 hits of each.
         let id = HitId(u64::from(self.serial) << 44 | self.hits_made);
-        self.stats.requests += 1;
-        self.stats.matched_tokens += tokens.len() as u64;
         let story = self.begin_story(start, tokens.len(), prompt);
         let hit = Hit {
             request,
@@ -62,6 +76,7 @@ impl HiCache {
             matched: found.place.depth,
             copied: 0,
             stored: 0..0,
+            left: Vec::new(),
             fetch: None,
             keys: Keys::default(),
             arrived: self.now,
@@ -69,10 +84,10 @@ impl HiCache {
             stop_said: None,
             wish: None,
             most: None,
+            warm: false,
             story,
         };
         self.hits.insert(id, hit);
-        self.publish();
         Ok(id)
     }
 

@@ -11,12 +11,15 @@
 //! What windows and states add to a verb is beside it: `raise` to `load` (of which `decline` is what isn't copied), `give` to `insert`, `fetch` to `prefetch`,
 //! `graft` to `poll`, `parts` to `evict` and `allocate`; `shared` is for a unified buffer, `forward` for what the engine
 //! computes in it meanwhile, `leftovers` for host memory that outlives the process, and `rewind` for tokens that were
-//! inserted and taken back. `write`, `reserve` and `store` say when what is copied further down; `ask`
-//! takes what an engine's own policy decided.
+//! inserted and taken back. `write`, `reserve` and `store` say when what is copied further down; `ask` takes what an engine's
+//! own policy decided. `warm` is a request without anybody behind it, `stores`, `clear` and `write_out` come from any state
+//! of all these.
 
 mod arrive;
 mod ask;
 mod backup;
+mod clear;
+mod close;
 mod decide;
 mod decline;
 mod detach;
@@ -42,14 +45,21 @@ mod reserve;
 mod rewind;
 mod shared;
 mod store;
+mod stores;
 mod view;
+mod warm;
 mod write;
+mod write_out;
 
 pub(crate) use ask::Asking;
+pub use clear::Cleared;
 pub(crate) use forward::Forwards;
 pub use insert::{GivenPart, Inserted};
 pub use leftovers::Leftovers;
 pub use load::Loaded;
 pub(crate) use store::StoreQueue;
+pub use stores::LeftBehind;
 pub use view::HitView;
+pub(crate) use warm::Warm;
+pub use warm::{MOST_WARM, Warmed};
 pub(crate) use write::ToWrite;

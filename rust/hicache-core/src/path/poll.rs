@@ -75,6 +75,7 @@ impl HiCache {
         self.try_again();
         self.fill_reserves();
         self.fill();
+        self.warm_up();
         self.store_waiting();
         self.submit_backups();
         self.carry_out();
@@ -85,6 +86,7 @@ impl HiCache {
         let outcomes = batch.outcomes.unwrap_or_default();
         match batch.what {
             What::Store { holds, written } => self.stored(holds, &written, &outcomes),
+            What::Clear => self.note_cleared(batch.id, &outcomes, batch.cleared),
             What::Exists { hit, attempt, from } => {
                 if self.fetches(hit, attempt) {
                     self.answered(hit, from, &outcomes);
@@ -151,6 +153,9 @@ impl HiCache {
             What::ReadParts { reads, .. } => {
                 self.read_in_vain(&batch.outcomes.unwrap_or_default());
                 self.give_reads_back(&reads);
+            }
+            What::Clear => {
+                self.note_cleared(batch.id, &batch.outcomes.unwrap_or_default(), batch.cleared);
             }
             What::Exists { .. } => self.count_faults(&batch.outcomes.unwrap_or_default()),
         }

@@ -10,9 +10,21 @@
 use crate::cache::HiCache;
 use crate::error::{Error, Result, argument};
 use crate::ids::HitId;
-use crate::tree::Hold;
+use crate::tree::{Hold, Place};
+
+/// Ends that are remembered.
+const LEFT: usize = 8;
 
 impl HiCache {
+    /// Whether a hit itself brought all pages up to a place, or found them when it was loaded: it went back from
+    /// behind it.
+    pub(super) fn was_there(&self, id: HitId, place: Place) -> bool {
+        let Some(hit) = self.hits.get(&id).filter(|hit| !hit.left.is_empty()) else { return false };
+        let place = self.tree.ancestor(place, place.depth);
+        let mut left = hit.left.iter().filter_map(|&left| self.tree.resolve(left));
+        left.any(|end| end.depth >= place.depth && self.tree.ancestor(end, place.depth) == place)
+    }
+
     /// A loaded hit ends after so many `pages` of its path from now on, and holds no more than these: what is
     /// inserted next follows there.
     ///
@@ -39,6 +51,10 @@ impl HiCache {
                 format!("after {pages} pages a window or a state that a hit needs is not on the device");
             return argument("length", reason);
         }
+        let left = self.tree.cursor(end);
+        let hit = self.hit_mut(id)?;
+        hit.left.truncate(LEFT - 1);
+        hit.left.insert(0, left);
         let pin = self.tree.pin(place, Hold::Device);
         let left = std::mem::replace(&mut self.hit_mut(id)?.pin, pin);
         self.leave_place(left);

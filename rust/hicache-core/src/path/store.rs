@@ -18,20 +18,20 @@ use crate::path::prefetch::BATCH_PAGES;
 use crate::policy::Write;
 use crate::storage::Outcome;
 use crate::tree::{Hold, Mark, PinId, Place, Wanted};
+use foldhash::fast::FixedState;
+use hashbrown::HashSet;
 use std::collections::VecDeque;
 
 /// Places that wait at most.
 const WAITING: usize = 4096;
-/// Of these the last ones are looked through for one that is there already.
-const NEAR: usize = 8;
 
 /// What is to be stored.
 #[derive(Debug, Default)]
 pub(crate) struct StoreQueue {
     /// Ends of paths that are stored when there is room.
     places: VecDeque<Cursor>,
-    /// Something wasn't stored that should have been: paths are looked at when they come again.
-    owing: bool,
+    /// The same, to look one up.
+    known: HashSet<Cursor, FixedState>,
     /// The batch that is being filled.
     filling: Filling,
 }
@@ -44,21 +44,25 @@ struct Filling {
 }
 
 impl HiCache {
-    /// Whether something wasn't stored that should have been.
-    pub(crate) const fn owes_storage(&self) -> bool {
-        self.storage && self.to_store.owing
+    /// Storage is another one, or empty: what is in memory isn't believed stored, and looked at when it comes again.
+    pub(crate) fn owe_everything(&mut self) {
+        self.to_store = StoreQueue::default();
+        // What is owed is what is wanted.
+        self.tell_saving();
+        self.tree.forget_stored();
     }
 
     /// The path to a place is to be stored, as far as it is on the host.
     pub(crate) fn note_store(&mut self, end: Place) {
         let note = self.tree.cursor(end);
-        if self.to_store.places.iter().rev().take(NEAR).any(|known| *known == note) {
+        if !self.to_store.known.insert(note) {
             return;
         }
         if self.to_store.places.len() == WAITING {
-            self.to_store.places.pop_front();
             self.stats.stores_forgotten += 1;
-            self.to_store.owing = true;
+            if let Some(place) = self.next_to_store() {
+                self.tree.owe(place);
+            }
         }
         self.to_store.places.push_back(note);
     }
@@ -84,18 +88,20 @@ impl HiCache {
     /// Stores what waits, as far as there is room, and submits the batch that was begun.
     pub(crate) fn store_waiting(&mut self) {
         while !self.to_store.places.is_empty() && self.has_room_to_store() {
-            let place = self.to_store.places.pop_front().and_then(|cursor| self.tree.resolve(cursor));
-            // What it hung on may still be here, but has lost its name.
-            let Some(place) = place else {
-                self.to_store.owing = true;
-                continue;
-            };
-            if !self.tree.is_past(place) {
+            // What one that is gone hung on is owed.
+            if let Some(place) = self.next_to_store() {
                 let landed = self.tree.ancestor(place, self.landed_depth(place));
                 self.store_path(landed);
             }
         }
         self.submit_store();
+    }
+
+    /// The place that waits longest, if it is still there.
+    fn next_to_store(&mut self) -> Option<Place> {
+        let note = self.to_store.places.pop_front()?;
+        self.to_store.known.remove(&note);
+        self.tree.resolve(note)
     }
 
     /// Leading pages of the path to a place that aren't still being copied to the host.
@@ -147,6 +153,7 @@ impl HiCache {
                 self.add(end, page, at);
             }
         }
+        self.tree.settle_debts(end);
     }
 
     /// One more page of a batch. What it holds it holds up to there, with its parts.
@@ -197,16 +204,18 @@ impl HiCache {
             match outcome {
                 Outcome::Hit => self.stats.stored_pages += 1,
                 Outcome::Declined => self.stats.store_declined_pages += 1,
-                // Removed while it was written: nobody wants it any more.
-                Outcome::Cancelled => {}
+                // Removed while it was written, or the store was detached: nobody wants it any more.
+                Outcome::Cancelled => self.stats.store_cancelled_pages += 1,
                 _ => self.stats.store_failed_pages += 1,
             }
             if *outcome != Outcome::Hit {
-                self.to_store.owing = true;
                 let place = self.tree.pinned(&holds[page.hold as usize]);
                 match page.slot {
                     HostSlot { space: 0, .. } => self.tree.unstore(place, page.page),
-                    HostSlot { space, slot } => self.tree.owe_part(usize::from(space) - 1, place, slot),
+                    HostSlot { space, slot } => {
+                        self.tree.owe_part(usize::from(space) - 1, place, slot);
+                        self.tree.owe(place);
+                    }
                 }
             }
         }

@@ -86,8 +86,8 @@ impl HiCache {
     }
 
     fn store_what_is_owed(&mut self, end: Place) {
-        let soon = self.asking.writes || self.config.writing.storage == Write::Through;
-        if soon && self.owes_storage() && !self.tree.is_past(end) {
+        let through = self.asking.writes || self.config.writing.storage == Write::Through;
+        if self.storage && through && self.tree.owes(end) && !self.tree.is_past(end) {
             self.note_store(end);
         }
     }
@@ -108,8 +108,7 @@ impl HiCache {
     }
 
     /// Pages of a path found no room on the host.
-    pub(crate) fn remember(&mut self, end: Place) {
-        let cursor = self.tree.cursor(end);
+    pub(crate) fn remember(&mut self, cursor: Cursor) {
         if self.to_write.no_room.contains(&cursor) {
             return;
         }
@@ -130,7 +129,7 @@ impl HiCache {
             let Some(cursor) = self.to_write.no_room.pop_front() else { return };
             if let Some(place) = self.tree.resolve(cursor) {
                 self.stats.backups_retried += 1;
-                self.back_up_path(place);
+                self.back_up_again(place);
             }
         }
     }
@@ -162,10 +161,11 @@ impl HiCache {
         *ticket
     }
 
-    /// Submits what was decided, before all that was decided since.
+    /// Submits what was decided.
     pub(crate) fn submit_backups(&mut self) {
         if let Some((ticket, pages)) = self.to_write.pending.take() {
-            self.commands.insert(0, Command::Backup { ticket, pages });
+            // After moves that were decided with it: it names where its pages are then, and its gate keeps them there.
+            self.commands.push(Command::Backup { ticket, pages });
         }
     }
 }

@@ -55,7 +55,7 @@ pub struct Kept {
     index: HashTable<(u64, u32)>,
     places: OnceLock<Places>,
     /// Where something else answers for what isn't here.
-    behind: bool,
+    behind: AtomicBool,
     /// Requests' turns to use pages.
     turn: AtomicU64,
     /// How often something was removed. Whoever holds it may write a record.
@@ -104,7 +104,7 @@ impl Kept {
             firsts,
             index: HashTable::new(),
             places: OnceLock::new(),
-            behind,
+            behind: AtomicBool::new(behind),
             turn: AtomicU64::new(0),
             removals: Mutex::new(0),
             found: 0,
@@ -203,8 +203,20 @@ impl Kept {
     }
 
     /// Whether something else answers for what isn't here.
-    pub const fn behind(&self) -> bool {
-        self.behind
+    pub fn behind(&self) -> bool {
+        self.behind.load(Ordering::Relaxed)
+    }
+
+    /// Something else answers from now on for what isn't here, or nothing does.
+    pub fn set_behind(&self, behind: bool) {
+        self.behind.store(behind, Ordering::Relaxed);
+    }
+
+    /// The next process finds nothing here but what is written from now on.
+    pub fn forget_all(&self) {
+        let mut removals = self.removals();
+        *removals += 1;
+        (0..self.firsts.last().copied().unwrap_or(0)).for_each(|slot| self.table.clear(slot));
     }
 
     /// Leftovers that were found, and pages that were not what was written (or their records not).

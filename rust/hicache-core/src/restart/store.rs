@@ -13,19 +13,21 @@ use crate::ids::HostSlot;
 use crate::storage::{Held, Keys, Outcome, PageMut, PageRef, Statistics, Store};
 use hashbrown::HashSet;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use xxhash_rust::xxh3::Xxh3;
 
 /// Host memory that outlives the process, and a store.
 pub struct KeptStore {
     kept: Arc<Kept>,
     behind: Option<Arc<dyn Store>>,
+    /// Others may come after it over the same memory.
+    closed: AtomicBool,
 }
 
 impl KeptStore {
     /// Over host memory and what answers for what isn't there.
     pub const fn new(kept: Arc<Kept>, behind: Option<Arc<dyn Store>>) -> Self {
-        Self { kept, behind }
+        Self { kept, behind, closed: AtomicBool::new(false) }
     }
 
     fn ours(&self, identity: &Fingerprint) -> bool {
@@ -104,7 +106,8 @@ impl KeptStore {
     fn begin(&self) -> Option<Call<'_>> {
         let call = Call(&self.kept);
         self.kept.busy.fetch_add(1, Ordering::SeqCst);
-        (!self.kept.closed.load(Ordering::SeqCst)).then_some(call)
+        let closed = || self.closed.load(Ordering::SeqCst) || self.kept.closed.load(Ordering::SeqCst);
+        (!closed()).then_some(call)
     }
 }
 
@@ -223,7 +226,7 @@ impl Store for KeptStore {
     }
 
     fn close(&self) {
-        self.kept.closed.store(true, Ordering::SeqCst);
+        self.closed.store(true, Ordering::SeqCst);
         if let Some(behind) = &self.behind {
             behind.close();
         }

@@ -20,6 +20,8 @@ pub enum Work {
     Put(Vec<Page>, Vec<Option<Digest>>),
     /// Remove, and end every write that was asked for before.
     Remove,
+    /// The same for all pages of the identity; the batch has no keys, and one outcome.
+    Clear,
 }
 
 /// A batch of work.
@@ -60,6 +62,11 @@ impl Batch {
         Keys { identity: &self.identity, digests: &self.keys }
     }
 
+    /// How many outcomes it has.
+    pub fn answers(&self) -> usize {
+        if matches!(self.work, Work::Clear) { 1 } else { self.keys.len() }
+    }
+
     /// Who waits for it; nobody else waits for one that nobody is named for.
     pub(super) fn request(&self) -> Request {
         let alone = || Request { number: self.id, ..Request::default() };
@@ -92,6 +99,8 @@ pub struct Completion {
     pub time: Option<ReadTime>,
     /// Of a read: keys that the store was asked for and that didn't come.
     pub failed: Vec<Digest>,
+    /// Of a clear: how many pages were removed.
+    pub cleared: u64,
 }
 
 impl Completion {
@@ -100,6 +109,11 @@ impl Completion {
             outcome != Outcome::Hit && outcome != Outcome::Cancelled && matches!(batch.work, Work::Get(_))
         };
         let failed = batch.keys.iter().zip(&outcomes).filter(failed).map(|(&key, _)| key).collect();
-        Self { id: batch.id, outcomes, time, failed }
+        Self { id: batch.id, outcomes, time, failed, cleared: 0 }
+    }
+
+    /// Of a batch that nobody carries out any more.
+    pub(crate) fn cancelled(batch: &Batch) -> Self {
+        Self::of(batch, vec![Outcome::Cancelled; batch.answers()], None)
     }
 }

@@ -19,8 +19,8 @@
 //! | `batch` | what the workers are given, and what they give back |
 //! | `relay`, `desk`, `call` | a store whose calls other threads answer: those of another language |
 //! | `verified`, `seal` | a store around one that isn't trusted with bytes |
-//! | `writes` | how a batch of writes is carried out |
 //! | `workers` | threads that carry out batches; they own bytes, not meaning |
+//! | `ending` | the end of these, in bounded time |
 //! | `writes` | a batch of writes: once more what fails, undone what was removed meanwhile |
 //! | `about` | what a store says of itself, for who must not wait for it |
 //!
@@ -36,6 +36,7 @@ pub mod counters;
 pub mod desk;
 #[cfg(unix)]
 pub mod disk;
+mod ending;
 pub mod file;
 pub mod identities;
 pub mod ledger;

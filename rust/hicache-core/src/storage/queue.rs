@@ -61,7 +61,7 @@ impl Queue {
             return None;
         }
         match batch.work {
-            Work::Exists | Work::Remove => books.first.push_back(batch),
+            Work::Exists | Work::Remove | Work::Clear => books.first.push_back(batch),
             Work::Put(..) if books.writes.len() >= self.most_writes => return Some(batch),
             Work::Put(..) => books.writes.push_back(batch),
             Work::Get(_) => books.stand(batch),
@@ -131,9 +131,29 @@ impl Queue {
         }
     }
 
-    /// A batch ended.
-    pub fn ended(&self, batch: &Batch, outcomes: Vec<Outcome>) {
-        self.done.push(Completion::of(batch, outcomes, None));
+    /// A batch ended; a clear, with so many pages removed.
+    pub fn ended(&self, batch: &Batch, outcomes: Vec<Outcome>, cleared: u64) {
+        self.done.push(Completion { cleared, ..Completion::of(batch, outcomes, None) });
+    }
+
+    /// Nobody wants anything of what waits any more: it ends now. What a thread has begun goes on.
+    pub fn give_up(&self) {
+        let mut books = self.books();
+        let lines = std::mem::take(&mut books.lines);
+        let mut whole = std::mem::take(&mut books.first);
+        whole.append(&mut books.writes);
+        drop(books);
+        whole.iter().for_each(|batch| self.done.push(Completion::cancelled(batch)));
+        lines.into_values().for_each(|line| self.leave(line));
+    }
+
+    /// Of these reads, what hasn't begun ends now.
+    fn leave(&self, line: Line) {
+        for read in line.reads {
+            let mut parts = read.parts();
+            parts.left = 0..0;
+            self.end(&read, &mut parts);
+        }
     }
 
     /// Nobody waits for this request any more: what hasn't begun ends now.
@@ -145,15 +165,8 @@ impl Queue {
             asked.into_iter().partition(|batch| batch.is_question_of(number));
         books.first = left;
         drop(books);
-        for batch in gone {
-            let outcomes = vec![Outcome::Cancelled; batch.keys.len()];
-            self.ended(&batch, outcomes);
-        }
-        for read in line.reads {
-            let mut parts = read.parts();
-            parts.left = 0..0;
-            self.end(&read, &mut parts);
-        }
+        gone.iter().for_each(|batch| self.done.push(Completion::cancelled(batch)));
+        self.leave(line);
     }
 
     /// The next batch that ended, in order of ending.

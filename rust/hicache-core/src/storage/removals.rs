@@ -27,6 +27,8 @@ struct Books {
     inside: BTreeSet<u64>,
     /// The last removal of a page: its number, and whether it was carried out. Kept while a write could need it.
     removed: HashMap<Name, (u64, bool)>,
+    /// The same of all pages of an identity.
+    cleared: HashMap<Fingerprint, (u64, bool)>,
 }
 
 impl Removals {
@@ -44,6 +46,23 @@ impl Removals {
         let number = books.number();
         books.removed.extend(keys.digests.iter().map(|key| ((*keys.identity, *key), (number, false))));
         number
+    }
+
+    /// All pages of an identity shall be removed; the removal's number.
+    pub fn clear(&self, identity: &Fingerprint) -> u64 {
+        let mut books = self.books();
+        let number = books.number();
+        books.cleared.insert(*identity, (number, false));
+        number
+    }
+
+    /// That was carried out.
+    pub fn cleared(&self, number: u64, identity: &Fingerprint) {
+        let mut books = self.books();
+        if let Some(last) = books.cleared.get_mut(identity).filter(|last| last.0 == number) {
+            last.1 = true;
+        }
+        books.forget();
     }
 
     /// A removal was carried out.
@@ -64,16 +83,18 @@ impl Removals {
         let mut books = self.books();
         let oldest = books.inside.first().copied().unwrap_or(u64::MAX);
         books.inside.insert(attempt);
-        let may = |key: &Digest| match books.removed.get(&(*keys.identity, *key)) {
-            None => true,
-            Some(&(number, done)) => number < attempt && done && oldest > number,
-        };
-        keys.digests.iter().map(may).collect()
+        let after = |&(number, done): &(u64, bool)| number < attempt && done && oldest > number;
+        let all = books.cleared.get(keys.identity).is_none_or(after);
+        let may = |key: &Digest| books.removed.get(&(*keys.identity, *key)).is_none_or(after);
+        keys.digests.iter().map(|key| all && may(key)).collect()
     }
 
     /// Which of its pages were removed since it was asked for: by their places.
     pub fn undone(&self, attempt: u64, keys: Keys<'_>) -> Vec<usize> {
         let books = self.books();
+        if books.cleared.get(keys.identity).is_some_and(|&(number, _)| number > attempt) {
+            return (0..keys.len()).collect();
+        }
         if books.removed.is_empty() {
             return Vec::new();
         }
@@ -97,7 +118,8 @@ impl Removals {
     /// Removals that are still remembered.
     #[cfg(test)]
     pub fn remembered(&self) -> usize {
-        self.books().removed.len()
+        let books = self.books();
+        books.removed.len() + books.cleared.len()
     }
 
     fn books(&self) -> MutexGuard<'_, Books> {
@@ -114,9 +136,10 @@ impl Books {
 
     /// Drops removals that were carried out and that no older write can undo.
     fn forget(&mut self) {
-        if !self.removed.is_empty() {
+        if !self.removed.is_empty() || !self.cleared.is_empty() {
             let oldest = self.asked.first().copied().unwrap_or(u64::MAX);
             self.removed.retain(|_, (number, done)| !*done || oldest < *number);
+            self.cleared.retain(|_, (number, done)| !*done || oldest < *number);
         }
     }
 }
@@ -142,5 +165,31 @@ mod tests {
         assert_eq!(removals.remembered(), 0);
         let new = removals.ask();
         assert_eq!((removals.enter(new, keys), removals.undone(new, keys)), (vec![true], vec![]));
+        removals.end(new);
+    }
+
+    /// A clear is a removal of every page of one identity, and of no other's.
+    #[test]
+    fn a_clear_wins_over_the_writes_of_its_identity_alone() {
+        let (removals, digests) = (Removals::default(), [Digest([2; 32]), Digest([3; 32])]);
+        let [ours, theirs] = [Fingerprint([1; 32]), Fingerprint([9; 32])];
+        let (ours, theirs) =
+            (Keys { identity: &ours, digests: &digests }, Keys { identity: &theirs, digests: &digests });
+        let [queued, inside, foreign] = [(); 3].map(|()| removals.ask());
+        assert_eq!(removals.enter(inside, ours), [true; 2]);
+        let clear = removals.clear(ours.identity);
+        let later = removals.ask();
+        assert_eq!(removals.enter(queued, ours), [false; 2], "asked for before");
+        assert_eq!(removals.enter(later, ours), [false; 2], "it is not carried out");
+        assert_eq!(
+            (removals.enter(foreign, theirs), removals.undone(foreign, theirs)),
+            (vec![true; 2], vec![])
+        );
+        assert_eq!(removals.undone(inside, ours), [0, 1]);
+        removals.cleared(clear, ours.identity);
+        [queued, inside, foreign, later].into_iter().for_each(|attempt| removals.end(attempt));
+        assert_eq!(removals.remembered(), 0);
+        let new = removals.ask();
+        assert_eq!((removals.enter(new, ours), removals.undone(new, ours)), (vec![true; 2], vec![]));
     }
 }

@@ -6,7 +6,7 @@
 //! that fails is tried once more. A removal wins over every write that was asked for before it (`removals`).
 //!
 //! A store that panics loses its batch (`Failed`), not its thread. A store that never returns keeps its
-//! thread and the memory of its batch; [`Workers::close`] doesn't wait for it beyond its deadline.
+//! thread and the memory of its batch; [`Workers::close`] (`ending`) doesn't wait for it beyond its deadline.
 #![allow(unsafe_code, reason = "makes slices of pages whose slots the work owns")]
 
 use super::about::{About, Board};
@@ -24,7 +24,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
 
 /// One page in memory: runs of bytes that together are its payload.
 #[derive(Debug)]
@@ -44,12 +43,13 @@ unsafe impl Sync for Page {}
 
 /// The threads and what waits for them.
 pub struct Workers {
-    queue: Arc<Queue>,
+    pub(super) queue: Arc<Queue>,
     removals: Arc<Removals>,
     board: Arc<Board>,
     /// Until `close`.
-    store: Option<Arc<dyn Store>>,
-    threads: Vec<JoinHandle<()>>,
+    pub(super) store: Option<Arc<dyn Store>>,
+    /// Those that may be inside it.
+    pub(super) threads: Vec<JoinHandle<()>>,
 }
 
 impl Workers {
@@ -99,8 +99,17 @@ impl Workers {
             Work::Remove => {
                 batch.attempt = batch.attempt.or_else(|| Some(self.removals.remove(batch.keys())));
             }
+            Work::Clear => {
+                batch.attempt = batch.attempt.or_else(|| Some(self.removals.clear(&batch.identity)));
+            }
             Work::Exists | Work::Get(_) => {}
         }
+    }
+
+    /// The same for a batch that others were asked for before.
+    pub fn enlist_anew(&self, batch: &mut Batch) {
+        batch.attempt = None;
+        self.enlist(batch);
     }
 
     /// Removes pages. When that has ended they are absent, whatever was asked for before: writes that wait are
@@ -156,24 +165,6 @@ impl Workers {
     pub fn completed(&self) -> Option<Completion> {
         self.queue.completed()
     }
-
-    /// Ends the threads, then the store. Those still inside a store after `most` are left behind.
-    pub fn close(&mut self, most: Duration) {
-        self.queue.close();
-        let deadline = Instant::now() + most;
-        for thread in self.threads.drain(..) {
-            while !thread.is_finished() && Instant::now() < deadline {
-                std::thread::sleep(Duration::from_millis(1));
-            }
-            if thread.is_finished() {
-                let _ = thread.join();
-            }
-        }
-        // Closed while some are still inside it, if need be: that is its last word to them.
-        if let Some(store) = self.store.take() {
-            store.close();
-        }
-    }
 }
 
 impl Drop for Workers {
@@ -186,9 +177,12 @@ fn carry_out(store: &dyn Store, (removals, board): (&Removals, &Board), queue: &
     while let Some(job) = queue.next(writing) {
         match job {
             Job::Whole(batch) => {
-                let outcomes = outcomes(store, removals, &batch);
+                let (outcomes, cleared) = match batch.work {
+                    Work::Clear => clear(store, removals, &batch),
+                    _ => (outcomes(store, removals, &batch), 0),
+                };
                 board.ask(store);
-                queue.ended(&batch, outcomes);
+                queue.ended(&batch, outcomes, cleared);
             }
             Job::Part(read, keys, issued) => {
                 let outcomes = part(store, &read.batch, keys.clone());
@@ -237,11 +231,24 @@ fn outcomes(store: &dyn Store, removals: &Removals, batch: &Batch) -> Vec<Outcom
     outcomes
 }
 
+/// Removes all pages of an identity: what became of it, and how many they were.
+fn clear(store: &dyn Store, removals: &Removals, batch: &Batch) -> (Vec<Outcome>, u64) {
+    let cleared = catch_unwind(AssertUnwindSafe(|| store.clear(&batch.identity)));
+    if let Some(number) = batch.attempt {
+        removals.cleared(number, &batch.identity);
+    }
+    match cleared {
+        Ok(Ok(pages)) => (vec![Outcome::Hit], pages),
+        _ => (vec![Outcome::Failed], 0),
+    }
+}
+
 /// One try.
 pub(super) fn attempt(store: &dyn Store, keys: Keys<'_>, work: &Work) -> Vec<Outcome> {
     trying(keys.len(), || match work {
         Work::Exists => store.exists(keys),
         Work::Remove => store.remove(keys),
+        Work::Clear => Vec::new(),
         Work::Get(pages) => get(store, keys, pages),
         Work::Put(pages, parents) => {
             // SAFETY: the batch holds these slots; nobody writes to a host page that is being stored.

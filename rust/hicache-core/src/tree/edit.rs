@@ -240,6 +240,7 @@ impl Tree {
         if end < self.arena[index].end {
             self.note_gone(index, end, tier);
             self.shorten(index, end);
+            self.owe_rest(strand, parent);
         }
         parts
     }

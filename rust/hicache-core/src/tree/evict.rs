@@ -165,9 +165,10 @@ impl Tree {
         let (before, other) = (self.arena[node].pages(), self.elsewhere(tier, node));
         let remains = other.max(self.pages_in(node, tier) - count);
         out.dropped += (before - remains) as usize;
-        let start = self.arena[node].start;
+        let (start, strand) = (self.arena[node].start, self.arena[node].strand);
         out.unsaved += self.lost(tier, node, start + remains..start + before);
         let parts = self.cut(node, tier, count, &mut out.slots);
+        self.settle_debt(strand);
         out.parts.iter_mut().zip(parts).for_each(|(all, part)| all.extend(part));
         // What is left on the host alone is the host's to give up from now on.
         if tier == Tier::Device && other > 0 {

@@ -112,7 +112,12 @@ pub(super) fn seed(namespace: &Namespace) -> u64 {
 }
 
 fn print(seed: u64, depth: u32, page: Tokens<'_>) -> u64 {
-    page.mix(seed.wrapping_add(u64::from(depth).wrapping_mul(0x9e37_79b9_7f4a_7c15)))
+    let seed = seed.wrapping_add(u64::from(depth).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    match page {
+        Tokens::U32(_) => page.digest(seed),
+        // What would fit into 32 bits has one print, whatever it is kept in.
+        _ => page.to_owned().view().digest(seed),
+    }
 }
 
 impl Tree {

@@ -22,9 +22,11 @@
 //! | `decisions` | a digest of what was decided |
 //! | `gone` | what left for good, and why: to explain misses |
 //! | `late` | digests for pages that are older than the store |
+//! | `unsaved` | all that is wanted further down and isn't there |
 //! | `print` | fingerprints of prefixes, and what readers on other threads are told |
 //! | `evict` | leaf first, in the policy's order, exactly as many pages as asked |
 //! | `saving` | what is wanted further down, and what is believed stored |
+//! | `marks` | which pages of a strand are |
 //! | `ahead` | what leaves next, and whether it is saved |
 //! | `give_way` | host copies of device pages, which leave first |
 //! | `component/` | what votes besides FULL: sliding windows, recurrent states |
@@ -46,6 +48,7 @@ mod gone;
 mod late;
 mod leaving;
 mod lose;
+mod marks;
 mod node;
 mod pin;
 pub(crate) mod print;
@@ -53,6 +56,7 @@ mod residency;
 mod saving;
 mod strand;
 mod tell;
+mod unsaved;
 mod walk;
 
 pub use ahead::Leaving as LeavingNext;

@@ -6,6 +6,7 @@
 //! On error: nothing here fails.
 
 use super::Tree;
+use super::node::NIL;
 use super::walk::Place;
 use crate::ids::{Slot, Tier};
 use crate::policy::Order;
@@ -97,9 +98,7 @@ impl Tree {
         while at.depth > 0 {
             let index = self.arena[at.node].strand;
             let strand = &self.strands[index];
-            if strand.stored < at.depth {
-                found.push(strand.stored..at.depth);
-            }
+            found.extend(strand.stored.missing(strand.start..at.depth).into_iter().rev());
             at = self.before(index);
         }
         found.reverse();
@@ -112,11 +111,7 @@ impl Tree {
         while at.depth > pages.start {
             let index = self.arena[at.node].strand;
             let strand = &mut self.strands[index];
-            let part = pages.start.max(strand.start)..pages.end.min(at.depth);
-            // What follows a page that isn't stored is of no use there.
-            if part.start <= strand.stored {
-                strand.stored = strand.stored.max(part.end);
-            }
+            strand.stored.add(pages.start.max(strand.start)..pages.end.min(at.depth));
             at = self.before(index);
         }
     }
@@ -124,8 +119,79 @@ impl Tree {
     /// Storage hasn't got a page (counted from 0) of the path to a place after all.
     pub fn unstore(&mut self, place: Place, page: u32) {
         let at = self.ancestor(place, page + 1);
-        let strand = &mut self.strands[self.arena[at.node].strand];
-        strand.stored = strand.stored.min(page);
+        let index = self.arena[at.node].strand;
+        self.strands[index].stored.remove(page);
+        self.strands.owe(index, true);
+    }
+
+    /// Something of the path to a place was to be stored, and nobody remembers that it was.
+    pub fn owe(&mut self, place: Place) {
+        self.debts(place, true);
+    }
+
+    /// Whatever of a path was on the host and wanted in storage is on its way there.
+    pub fn settle_debts(&mut self, place: Place) {
+        if self.strands.owing() > 0 {
+            self.debts(place, false);
+        }
+    }
+
+    fn debts(&mut self, place: Place, owing: bool) {
+        let mut at = place;
+        while at.depth > 0 {
+            let index = self.arena[at.node].strand;
+            if owing {
+                self.strands.owe(index, true);
+            }
+            self.settle_debt(index);
+            at = self.before(index);
+        }
+    }
+
+    /// Pages at the end of an edge are gone, and with them, perhaps, the name under which what they hung on was to be
+    /// stored.
+    pub(super) fn owe_rest(&mut self, strand: u32, parent: u32) {
+        let rest = match self.strands[strand].last() {
+            NIL if self.arena.holds(parent) => self.arena[parent].strand,
+            NIL => NIL,
+            _ => strand,
+        };
+        if rest != NIL && self.saving.wanted[Tier::Host as usize] == Wanted::All {
+            self.strands.owe(rest, true);
+            self.settle_debt(rest);
+        }
+    }
+
+    /// Strands of which something was to be stored, and wasn't.
+    pub const fn in_debt(&self) -> usize {
+        self.strands.owing()
+    }
+
+    /// Whether something of the path to a place was to be stored, and wasn't.
+    pub fn owes(&self, place: Place) -> bool {
+        let mut at = place;
+        while at.depth > 0 && self.strands.owing() > 0 {
+            let index = self.arena[at.node].strand;
+            if self.strands[index].stored.owing() {
+                return true;
+            }
+            at = self.before(index);
+        }
+        false
+    }
+
+    /// A strand owes nothing any more if storage has, or gets, all that is on the host of it.
+    pub(super) fn settle_debt(&mut self, index: u32) {
+        let strand = &self.strands[index];
+        let owes = strand.stored.owing()
+            && (strand.stored.lacks(strand.start..strand.reach(Tier::Host)) > 0
+                || strand
+                    .edges()
+                    .iter()
+                    .any(|&(_, node)| self.arena[node].parts.iter().any(|part| part.owed)));
+        if !owes {
+            self.strands.owe(index, false);
+        }
     }
 
     /// Whether what an order would give up of a leaf is saved.
@@ -144,25 +210,25 @@ impl Tree {
         }
         let n = &self.arena[node];
         let strand = &self.strands[n.strand];
-        let there = strand.reach(tier).min(n.end);
-        self.saved_to(tier, node) >= there.min(self.wanted_to(tier, node))
+        let to = strand.reach(tier).min(n.end).min(self.wanted_to(tier, node));
+        self.unsaved(tier, node, n.start..to) == 0
+    }
+
+    /// How many of some pages of an edge the next tier hasn't got.
+    pub(super) fn unsaved(&self, tier: Tier, node: u32, pages: Range<u32>) -> usize {
+        let strand = &self.strands[self.arena[node].strand];
+        match tier {
+            Tier::Device => pages.end.saturating_sub(pages.start.max(strand.reach(Tier::Host))) as usize,
+            Tier::Host => strand.stored.lacks(pages),
+        }
     }
 
     fn is_wanted(&self, tier: Tier, node: u32) -> bool {
         self.wanted_to(tier, node) >= self.arena[node].end
     }
 
-    /// Up to where the next tier has an edge's pages.
-    fn saved_to(&self, tier: Tier, node: u32) -> u32 {
-        let strand = &self.strands[self.arena[node].strand];
-        match tier {
-            Tier::Device => strand.reach(Tier::Host),
-            Tier::Host => strand.stored,
-        }
-    }
-
     /// Up to where they are wanted there.
-    fn wanted_to(&self, tier: Tier, node: u32) -> u32 {
+    pub(super) fn wanted_to(&self, tier: Tier, node: u32) -> u32 {
         let n = &self.arena[node];
         let past = self.is_past(Place { node, depth: n.end });
         match self.saving.wanted[tier as usize] {
@@ -180,8 +246,7 @@ impl Tree {
     /// Of the pages of an edge that live nowhere when those from `from` to `to` have left a tier: how many were
     /// wanted in the next one, and aren't there.
     pub(super) fn lost(&self, tier: Tier, node: u32, pages: Range<u32>) -> usize {
-        let to = pages.end.min(self.wanted_to(tier, node));
-        to.saturating_sub(pages.start.max(self.saved_to(tier, node))) as usize
+        self.unsaved(tier, node, pages.start..pages.end.min(self.wanted_to(tier, node)))
     }
 }
 

