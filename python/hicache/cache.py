@@ -26,6 +26,7 @@ from hicache.hit import Hit, Inserted
 from hicache.identity import ModelIdentity
 from hicache.lifecycle import WithLifecycle
 from hicache.parts import WithParts, names, on_host
+from hicache.policy import asked
 from hicache.polling import Polling
 from hicache.pools import Pool, gpu
 from hicache.reader import Reader
@@ -68,8 +69,9 @@ class HiCache(
     uint8 tensor as the device memory of pools that are only declared (`hicache.unified`); their rows are then
     the most there may be. `write`, `write_storage`, `host_copies`, `clean_reserve`: when pages are copied
     further down (docs/write-policies.md). `prefetch`: when a request stops to wait for storage
-    (docs/prefetch-policies.md); `load_threshold`: fewer tokens on the host are computed. Times are in
-    seconds, thresholds in tokens, which are rounded up to whole pages.
+    (docs/prefetch-policies.md); `policy`: an object of yours that decides (docs/policies.md).
+    `load_threshold`: fewer tokens on the host are computed. Times are in seconds, thresholds in tokens, which
+    are rounded up to whole pages.
     """
 
     def __init__(
@@ -85,6 +87,7 @@ class HiCache(
         write: str = "write_through",
         write_storage: str = "write_through",
         prefetch: str = "timeout",
+        policy: object | None = None,
         eviction: str = "lru",
         host_copies: str = "give_way",
         clean_reserve: float = 0.05,
@@ -102,6 +105,7 @@ class HiCache(
         write_queue: int = 256,
     ) -> None:
         self._load_deadline = number("load_deadline", load_deadline)
+        self._asked = asked(policy)
         self._core = build.core(
             pools,
             page_size,
@@ -126,6 +130,8 @@ class HiCache(
             prefetch_threshold=whole_number("prefetch_threshold", prefetch_threshold, least=0),
             load_threshold=whole_number("load_threshold", load_threshold, least=0),
         )
+        if self._asked is not None:
+            self._asked.begin(self._core, write, write_storage)
         self.page_size = int(page_size)
         self._pool, self._parts = pools[0].name, names(pools)
         self._stream = Stream(gpu(pools))

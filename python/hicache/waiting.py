@@ -12,6 +12,7 @@ from hicache import _hicache, tensors
 from hicache.config import moment, whole_number
 from hicache.errors import ArgumentError
 from hicache.hit import Hit, Load
+from hicache.policy import Asked
 from hicache.pools import Pool
 from hicache.stream import Stream
 from hicache.tensors import Slots
@@ -49,6 +50,7 @@ class WithWaiting:
     _pools: list[Pool]
     _stream: Stream
     _load_deadline: float
+    _asked: Asked | None
     page_size: int
 
     def prefetch(self, hit: Hit) -> bool:
@@ -68,7 +70,10 @@ class WithWaiting:
 
         The time that `prefetch="timeout"` allows begins with the first such question. Nothing is ended by it:
         `load` ends the wait. Costs no walk through the index."""
-        word, tokens = self._core.decide(self._number(hit), whole_number("others", others, least=0))
+        number, others = self._number(hit), whole_number("others", others, least=0)
+        if self._asked is not None and (word := self._asked.stop(self._core, number, others)) is not None:
+            return Decision(word)
+        word, tokens = self._core.decide(number, others)
         return Decision(word, tokens if word == "part" else None)
 
     def stepped(self, tokens: int, seconds: float, *, ahead: int = 0) -> None:
@@ -91,6 +96,9 @@ class WithWaiting:
         given = None if slots is None else self._slots(slots)
         pages = None if budget is None else whole_number("budget", budget, least=0) // self.page_size
         numbers = self._numbers(hits)
+        if self._asked is not None:
+            for number in numbers:
+                self._asked.load(self._core, number, self.page_size, budget)
         self._stream.follow(self._core)
         load, unused = self._core.load(numbers, given, pages)
         return Load(load, tensors.slots(unused), self._load_deadline, self._stream, self._pools)

@@ -1,5 +1,5 @@
-"""The examples of the README, of docs/hybrids.md, of docs/speculative.md and of docstrings, as a reader would
-run them."""
+"""The examples of the README, of docs/hybrids.md, speculative.md and policies.md, and of docstrings, as a
+reader would run them."""
 
 from __future__ import annotations
 
@@ -36,6 +36,14 @@ def test_the_example_for_drafts_prints_what_it_says() -> None:
     (code,) = re.findall(r"```python\n(.*?)```", text, re.S)
     said = re.findall(r"^print\(.*#\s*(.*)$", code, re.M)
     assert said == ["47 32"]
+    assert printed(code).splitlines() == said
+
+
+def test_the_example_for_policies_prints_what_it_says() -> None:
+    text = (ROOT / "docs" / "policies.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"```python\n(.*?)```", text, re.S)
+    said = re.findall(r"^print\(.*#\s*(.*)$", code, re.M)
+    assert said == ["16"]
     assert printed(code).splitlines() == said
 
 

@@ -104,7 +104,7 @@ fn a_timeout_counts_from_the_first_question() {
     assert_eq!(rig.cache.decide(hit, 3).unwrap(), Verdict::Compute);
     assert!(rig.view(hit).waiting, "a question ends nothing");
     assert_eq!(rig.load(hit).device, 0);
-    let revoked = Revoked::Policy { policy: "timeout", waited_ms: 1501 };
+    let revoked = Revoked::Policy { policy: "timeout".into(), waited_ms: 1501 };
     assert_eq!(rig.cache.explain(hit).unwrap().computed, [(2048, Reason::Revoked(revoked))]);
     rig.cache.release(hit, 0).unwrap();
     store.release();

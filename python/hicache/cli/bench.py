@@ -35,6 +35,14 @@ from hicache.cli.bench_options import (
 from hicache.cli.bench_plan import CONFIGURATIONS, Sizes, Workload
 from hicache.cli.options import MOST_AT_ONCE, refused
 from hicache.cli.stores import output_directory, output_file, store_directory
+from hicache.cli.ways import (
+    PrefetchName,
+    PrefetchPolicy,
+    Throttle,
+    WriteName,
+    WritePolicy,
+    check_throttle,
+)
 
 if TYPE_CHECKING:
     from hicache.cli.bench_run import ModelChoice
@@ -111,6 +119,9 @@ def multiturn(
             show_default="F",
         ),
     ] = None,
+    write_policy: WritePolicy = WriteName.write_through,
+    prefetch_policy: PrefetchPolicy = PrefetchName.wait_complete,
+    throttle: Throttle = None,
     seed: Annotated[
         int, typer.Option(min=0, max=2**63 - 1, help="Of the token ids and the random weights.")
     ] = 20260626,
@@ -145,13 +156,18 @@ def multiturn(
     shape = model_shape(model is BenchModel.random, layers, hidden, kinds)
     if store is not None and "storage" not in names:
         raise refused("--store", "only together with the configuration 'storage'")
+    check_throttle(throttle)
+    if throttle is not None and "storage" not in names:
+        raise refused("--throttle", "only together with the configuration 'storage'")
     output_file("--json", json_file)
     if plot or json_file is None:
         output_directory(out)
     with store_directory(store) as directory:
-        outcomes = _run(workload, names, chosen_sizes, (model, *shape), running, threads, directory)
+        ways = (write_policy.value, prefetch_policy.value, throttle)
+        outcomes = _run(workload, names, chosen_sizes, (model, *shape), running, threads, directory, ways)
     differing = report.different_answers(outcomes)
     settings = {"model": model.value, "kinds": shape[2], "running": running, **vars(workload)}
+    settings |= dict(zip(("write", "prefetch", "throttle"), ways, strict=True))
     tiers = [one.document() for one in outcomes]
     file = json_file or out / f"{NAME}.json"
     _write({**settings, "different_answers": differing, "configurations": tiers}, file)
@@ -170,11 +186,13 @@ def _run(
     running: int,
     threads: int | None,
     store: Path,
+    ways: tuple[str, str, float | None],
 ) -> list[report.Outcome]:
     """One outcome for each configuration, under one progress bar."""
     import torch
 
     from hicache.cli.bench_run import ModelChoice, run
+    from hicache.cli.stack import Ways
 
     torch.set_num_threads(threads or max(1, (os.cpu_count() or 1) - 1))
     kind, layers, hidden, kinds = model
@@ -186,7 +204,9 @@ def _run(
         task = bar.add_task("requests", total=len(names) * workload.clients * workload.rounds)
         for name in names:
             bar.update(task, description=CONFIGURATIONS[name])
-            outcomes.append(run(weights, workload, name, chosen, running, store, lambda: bar.advance(task)))
+            outcomes.append(
+                run(weights, workload, name, chosen, running, store, lambda: bar.advance(task), Ways(*ways))
+            )
             console.print(f"{CONFIGURATIONS[name]}: {outcomes[-1].wall_s:.1f} s", highlight=False)
     return outcomes
 

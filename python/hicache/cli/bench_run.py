@@ -17,7 +17,7 @@ import torch
 
 from hicache.cli.bench_plan import CONFIGURATIONS, Sizes, Workload
 from hicache.cli.bench_report import TIERS, Outcome, Round
-from hicache.cli.stack import Stack, Tiers, random_model, real_model, serving, warm_up
+from hicache.cli.stack import PLAIN, Stack, Tiers, Ways, random_model, real_model, serving, warm_up
 from hicache.engines.reference import Model, Request, Result, Sequence
 
 CHUNK_TOKENS = 512
@@ -53,6 +53,7 @@ def run(
     running: int,
     store: Path,
     advance: Callable[[], None],
+    ways: Ways = PLAIN,
 ) -> Outcome:
     """One configuration from empty pools (and an empty store) to the last answer.
 
@@ -61,7 +62,7 @@ def run(
     host = None if configuration == "device" else sizes.host
     tiers = Tiers(workload.page_size, sizes.device, host, store if configuration == "storage" else None)
     outcome = Outcome(CONFIGURATIONS[configuration], sizes.device, host)
-    with serving(model, "bench", tiers, chunk_tokens=CHUNK_TOKENS, max_running=running) as stack:
+    with serving(model, "bench", tiers, chunk_tokens=CHUNK_TOKENS, max_running=running, ways=ways) as stack:
         started = time.perf_counter()
         for number, prompts in _rounds(workload, model.config.vocabulary, outcome):
             figures = Round(number)

@@ -26,6 +26,15 @@ from hicache.cli import demo_report as report
 from hicache.cli.demo_plan import LEAST_DOCUMENTS, MODULES, Answer, Settings
 from hicache.cli.options import refused
 from hicache.cli.stores import output_directory, output_file, store_directory
+from hicache.cli.ways import (
+    PrefetchName,
+    PrefetchPolicy,
+    Throttle,
+    WriteName,
+    WritePolicy,
+    check_host_mode,
+    check_throttle,
+)
 
 app = typer.Typer(add_completion=False)
 MOST_TOKENS = 2048
@@ -65,30 +74,40 @@ def demo(
         DemoModel,
         typer.Option(help="SmolLM2-135M-Instruct, or a tiny random model that says nothing, in seconds."),
     ] = DemoModel.smollm2,
+    write_policy: WritePolicy = WriteName.write_through,
+    prefetch_policy: PrefetchPolicy = PrefetchName.wait_complete,
+    host_mode: Annotated[
+        str, typer.Option(metavar="MODE", help="cache: the host keeps pages. (buffer_only is not there yet.)")
+    ] = "cache",
+    throttle: Throttle = None,
 ) -> None:
     """Let a small real model answer questions about several files of Python's standard library.
 
     The device pool has room for two of them and the host pool for four, so that the same file is seen cold,
     from the device, from the host and, after a restart, from storage. The same question must get the same
-    answer.
+    answer, under every policy; what comes from where is promised for write_through and wait_complete.
     """
+    check_host_mode(host_mode)
+    check_throttle(throttle)
     if LEAST_PAGES * page_size > tokens:
         raise refused("--page-size", f"a document needs {LEAST_PAGES} pages, and has {tokens} tokens")
-    chosen = Settings(model.value, documents, tokens, answer_tokens, page_size, store="")
+    chosen = Settings(
+        model.value, documents, tokens, answer_tokens, page_size, "", write_policy, prefetch_policy, throttle
+    )
     output_file("--json", json_file)
     if plot:
         output_directory(out)
     with store_directory(store) as directory:
         answers = _both_parts(replace(chosen, store=str(directory)))
-    broken = report.broken_promises(answers)
-    _show(answers)
+    broken = report.broken_promises(answers, chosen.planned)
+    _show(chosen, answers)
     if json_file is not None:
         document = report.document(replace(chosen, store=str(store or "")), answers, broken)
         json_file.write_text(json.dumps(document, indent=2) + "\n")
         typer.echo(f"JSON: {json_file}")
     if plot:
         _draw(answers, out / PICTURE)
-    _verdict(answers, broken)
+    _verdict(chosen, answers, broken)
 
 
 def _both_parts(settings: Settings) -> list[Answer]:
@@ -113,9 +132,10 @@ def _part(settings: Settings, part: int) -> list[Answer]:
         return [Answer.of(plain) for plain in json.loads(results.read_text())]
 
 
-def _show(answers: list[Answer]) -> None:
+def _show(settings: Settings, answers: list[Answer]) -> None:
     console = Console()
     console.rule("what it shows")
+    console.print(report.ways(settings), highlight=False)
     console.print(report.answers_table(answers))
     sources = report.by_source(answers)
     console.print(report.sources_table(sources))
@@ -135,15 +155,16 @@ def _draw(answers: list[Answer], file: Path) -> None:
     typer.echo(f"picture: {file}")
 
 
-def _verdict(answers: list[Answer], broken: list[str]) -> None:
+def _verdict(settings: Settings, answers: list[Answer], broken: list[str]) -> None:
     console = Console()
     for sentence in broken:
         console.print(f"[bold red]NOT AS PROMISED[/] {sentence}", highlight=False)
     if broken:
         raise typer.Exit(1)
     questions, count = report.asked_again(answers)
+    places = "every prefix came from the tier that it had to come from"
     console.print(
         f"[bold green]identical[/]: {count} answers to {questions} questions that were asked again; "
-        "every prefix came from the tier that it had to come from",
+        + (places if settings.planned else report.as_planned(answers)),
         highlight=False,
     )

@@ -21,13 +21,12 @@ from rich.console import Console
 from hicache.cli.demo_plan import MODULES, QUESTIONS, Answer, Room, Settings, Step, room, steps
 from hicache.cli.demo_report import tier_lines
 from hicache.cli.demo_text import Bytes, Prompts, Text
-from hicache.cli.stack import Stack, Tiers, random_model, real_model, serving, warm_up
+from hicache.cli.stack import Stack, Tiers, Ways, random_model, real_model, serving, warm_up
 from hicache.engines.reference import Model, Request, Result
 from hicache.engines.reference.tokenizer import MissingPackage
 from hicache.errors import HiCacheError
 
 CHUNK_TOKENS = 512
-DRAIN_S = 60.0
 
 
 class Part:
@@ -35,6 +34,7 @@ class Part:
 
     def __init__(self, settings: Settings, part: int, console: Console) -> None:
         self._settings, self._part, self._console = settings, part, console
+        self._ways = Ways(settings.write, settings.prefetch, settings.throttle)
         self._text, self._model = self._load()
         self._prompts = Prompts(self._text, settings)
         self._room = room(settings, self._prompts.longest)
@@ -44,7 +44,14 @@ class Part:
         settings = self._settings
         tiers = Tiers(settings.page_size, self._room.device, self._room.host, Path(settings.store))
         planned = steps(settings.documents, self._part)
-        with serving(self._model, settings.model, tiers, chunk_tokens=CHUNK_TOKENS, max_running=1) as stack:
+        with serving(
+            self._model,
+            settings.model,
+            tiers,
+            chunk_tokens=CHUNK_TOKENS,
+            max_running=1,
+            ways=self._ways,
+        ) as stack:
             self._say_sizes(self._room, stack)
             return [self._answer(stack, step, number, len(planned)) for number, step in enumerate(planned, 1)]
 
@@ -81,7 +88,7 @@ class Part:
         # Pages that wait for the store hold their room on the host: a model that reads faster than a disk
         # writes would find none for the next document, and the plan would come to nothing.
         with console.status("pages go to the store"):
-            stack.cache.drain(DRAIN_S)
+            stack.cache.drain(self._ways.patience)
         answer = Answer(
             process=os.getpid(),
             document=document,

@@ -48,6 +48,15 @@ class Settings:
     answer_tokens: int
     page_size: int
     store: str
+    write: str = "write_through"
+    prefetch: str = "wait_complete"
+    #: MB a second that the store carries; None: all it can.
+    throttle: float | None = None
+
+    @property
+    def planned(self) -> bool:
+        """Whether each prefix must come from where the plan says: what was written and is awaited can."""
+        return (self.write, self.prefetch) == ("write_through", "wait_complete")
 
 
 @dataclass(frozen=True)

@@ -77,15 +77,15 @@ def by_source(answers: list[Answer]) -> list[Source]:
     return found
 
 
-def broken_promises(answers: list[Answer]) -> list[str]:
-    """Sentences, none if all is well: each prefix came from where it had to, answers to the same question are
-    the same, and the process was another one after the restart."""
+def broken_promises(answers: list[Answer], planned: bool = True) -> list[str]:
+    """Sentences, none if all is well: each prefix came from where it had to (as far as that was `planned`),
+    answers to the same question are the same, and the process was another one after the restart."""
     broken = [
         f"{answer.document}: the prefix had to be {WANTED[answer.expected]}, but of {answer.prompt_tokens:,} "
         f"prompt tokens the device gave {answer.device_tokens:,}, host {answer.host_tokens:,}, storage "
         f"{answer.storage_tokens:,}, and {answer.computed_tokens:,} were computed"
         for answer in answers
-        if answer.source != answer.expected
+        if planned and answer.source != answer.expected
     ]
     for (document, question), texts in _answers_by_question(answers).items():
         if len(set(texts)) > 1:
@@ -106,6 +106,18 @@ def _answers_by_question(answers: list[Answer]) -> dict[tuple[str, str], list[tu
     for answer in answers:
         groups.setdefault((answer.document, answer.question), []).append(tuple(answer.tokens))
     return groups
+
+
+def ways(settings: Settings) -> str:
+    """When pages are written and waited for, as a line."""
+    speed = "at its own speed" if settings.throttle is None else f"throttled to {settings.throttle:g} MB/s"
+    return f"writes: {settings.write}; waits for storage: {settings.prefetch}; the store {speed}"
+
+
+def as_planned(answers: list[Answer]) -> str:
+    """How many prefixes came from where the plan has them, which other policies than its own may change."""
+    count = sum(answer.source == answer.expected for answer in answers)
+    return f"{count} of {len(answers)} prefixes came from where write_through and wait_complete have them"
 
 
 def answers_table(answers: list[Answer]) -> Table:

@@ -17,16 +17,21 @@ from pathlib import Path
 import torch
 
 from hicache import HiCache, Host, ModelIdentity
+from hicache import storage as stores
 from hicache.engines.reference import Engine, Model, ModelConfig, Pools, Request, random_weights, smollm2
 from hicache.engines.reference.config import STATE, WINDOW
 from hicache.engines.reference.declared import declared
 from hicache.engines.reference.parts import STATES
+from hicache.storage import Storage
+from hicache.testing.throttled import Throttled
 
 #: Of the random model: elements of a head, query heads to a KV head, and token ids.
 HEAD, GROUP, VOCABULARY = 32, 2, 4096
 #: Tokens that its sliding windows see.
 SLIDING = 128
 DRAIN_S = 60.0
+#: Seconds that a throttled store may take, for a batch and for all that waits for it.
+SLOW_S = 600.0
 #: Of a hybrid: pages of the device to a state that is kept.
 PAGES_A_STATE = 4
 #: Tokens of a short piece of a prompt, such as a question.
@@ -45,6 +50,36 @@ class Tiers:
 
 
 @dataclass(frozen=True)
+class Ways:
+    """When pages are written and waited for. `throttle`: MB (10^6 bytes) a second that the store carries,
+    None for all it can."""
+
+    write: str = "write_through"
+    # Prompts are short here, and what is shown is what each tier has, whatever the disk's speed.
+    prefetch: str = "wait_complete"
+    throttle: float | None = None
+
+    @property
+    def patience(self) -> float:
+        """Seconds until what goes to the store must be there."""
+        return DRAIN_S if self.throttle is None else SLOW_S
+
+    def storage(self, directory: Path | None) -> Storage | None:
+        """The store in a directory."""
+        if directory is None:
+            return None
+        url = directory.resolve().as_uri()
+        if self.throttle is None:
+            return url
+        # Pages are verified behind it.
+        return stores.served(Throttled(stores.open(url), self.throttle * 1e6), verify=False, timeout=SLOW_S)
+
+
+#: As the demo and the benchmark have it unless they are told otherwise.
+PLAIN = Ways()
+
+
+@dataclass(frozen=True)
 class Stack:
     """An engine and the cache that it runs on."""
 
@@ -53,7 +88,9 @@ class Stack:
 
 
 @contextmanager
-def serving(model: Model, name: str, tiers: Tiers, *, chunk_tokens: int, max_running: int) -> Iterator[Stack]:
+def serving(
+    model: Model, name: str, tiers: Tiers, *, chunk_tokens: int, max_running: int, ways: Ways = PLAIN
+) -> Iterator[Stack]:
     """A stack with empty pools, which is closed at the end: what is on its way to the store gets there."""
     states = tiers.device // PAGES_A_STATE + STATES * max_running
     pools = pools_of(model, tiers.device, tiers.page_size, states)
@@ -65,18 +102,21 @@ def serving(model: Model, name: str, tiers: Tiers, *, chunk_tokens: int, max_run
         pools=declared(model.config, pools),
         page_size=tiers.page_size,
         host=host,
-        storage=None if tiers.store is None else tiers.store.resolve().as_uri(),
+        storage=ways.storage(tiers.store),
         identity=identity,
-        # Its prompts are short, and what it shows is what each tier has, whatever the disk's speed.
+        write=ways.write,
+        prefetch=ways.prefetch,
+        # What it shows is what each tier has.
         host_copies="keep",
-        prefetch="wait_complete",
         prefetch_threshold=0,
         load_threshold=0,
+        prefetch_deadline=ways.patience,
+        store_deadline=ways.patience,
     ) as cache:
         engine = Engine(model, pools, cache, chunk_tokens=chunk_tokens, max_running=max_running)
         yield Stack(engine, cache)
         engine.close()
-        cache.drain(DRAIN_S)
+        cache.drain(ways.patience)
 
 
 def pools_of(model: Model, pages: int, page_size: int, states: int) -> Pools:

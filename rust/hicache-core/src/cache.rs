@@ -11,7 +11,7 @@ use crate::hit::Hit;
 use crate::host::SlotPool;
 use crate::ids::{HitId, Tier};
 use crate::parts::{DeviceSlots, PartPools};
-use crate::path::{Cleared, Forwards, StoreQueue, ToWrite, Warm, Warmed};
+use crate::path::{Asking, Cleared, Forwards, StoreQueue, ToWrite, Warm, Warmed};
 use crate::policy::{self, Eviction, Stop};
 use crate::reader::{self, Publisher, Reader};
 use crate::stats::Stats;
@@ -48,6 +48,8 @@ pub struct HiCache {
     pub(crate) without_room: u32,
     /// When a request stops to wait.
     pub(crate) stop: Box<dyn Stop>,
+    /// What the engine's own policy decides.
+    pub(crate) asking: Asking,
     pub(crate) doubts: Doubts,
     /// How the last clears of storage ended, the newest first.
     pub(crate) clears: VecDeque<(u64, Cleared)>,
@@ -126,6 +128,7 @@ impl HiCache {
             turn: 0,
             without_room: 0,
             stop: config.prefetch.rule()?,
+            asking: Asking::default(),
             doubts: Doubts::default(),
             clears: VecDeque::new(),
             warming: Vec::new(),

@@ -4,7 +4,7 @@ use crate::explain::Story;
 use crate::hash::Digest;
 use crate::ids::{Cursor, HostSlot, Slot};
 use crate::page::{OwnedTokens, PageSize, Tokens};
-use crate::policy::Request;
+use crate::policy::{Name, Request, Wish};
 use crate::storage::Outcome;
 use crate::tree::PinId;
 use std::collections::BTreeMap;
@@ -42,7 +42,10 @@ pub(crate) struct Hit {
     /// When it was first asked whether it can run: it could have then.
     pub first_asked: Option<f64>,
     /// That it runs without what has not come: after so many microseconds, as the policy said last.
-    pub stop_said: Option<u64>,
+    pub stop_said: Option<(u64, Name)>,
+    /// What it wants to be written, and the most pages that it wants loaded, where it is asked.
+    pub wish: Option<Wish>,
+    pub most: Option<u32>,
     /// That no request is behind it: it only brings a prefix up.
     pub warm: bool,
 }

@@ -79,8 +79,11 @@ pub struct Stats {
     pub prefetch_below_threshold: u64,
     /// Pages that a store said to have and that weren't asked for, since reads of them failed before.
     pub prefetch_doubted_pages: u64,
-    /// Pages on the host that a load left there: fewer than are worth it, or beyond its budget.
+    /// Pages on the host that a load left there: fewer than are worth it, beyond its budget, or more than the engine's
+    /// own policy wanted.
     pub load_declined_pages: u64,
+    /// Decisions that the engine's own policy failed to make: the settings made them.
+    pub policy_failures: u64,
     /// Prefixes that were to be warmed.
     pub warm_prefixes: u64,
     /// Pages that came to the host for these.

@@ -22,6 +22,7 @@
 //! | `replay` | traces through the real tree |
 #![allow(missing_docs, reason = "Python's documentation is in the stub, python/hicache/_hicache.pyi")]
 
+mod asking;
 mod buffers;
 mod cache;
 mod cuda;

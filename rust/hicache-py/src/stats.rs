@@ -58,6 +58,7 @@ pub fn to_dict<'py>(py: Python<'py>, core: &HiCache) -> PyResult<Bound<'py, PyDi
         prefetch_below_threshold,
         prefetch_doubted_pages,
         load_declined_pages,
+        policy_failures,
         warm_prefixes,
         warmed_host_pages,
         warmed_device_pages,

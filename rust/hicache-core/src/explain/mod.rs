@@ -9,6 +9,7 @@ mod text;
 
 pub(crate) use story::{Loaded, Past, PastHit, Story};
 
+use crate::policy::Name;
 use crate::tree::By;
 
 /// Why tokens have to be computed.
@@ -58,6 +59,13 @@ pub enum Reason {
         /// The most.
         budget: u64,
     },
+    /// On the host; a policy of the engine's said that no more than the tokens before them are to be loaded.
+    DeclinedByPolicy {
+        /// The policy's name.
+        policy: Name,
+        /// Tokens of the prefix that it wanted.
+        tokens: u64,
+    },
     /// The path that they continue is not on the host, and there was no room for it there.
     PathNotOnHost,
     /// The store hasn't got them.
@@ -87,14 +95,14 @@ pub enum Reason {
 }
 
 /// Who gave a prefetch up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Revoked {
     /// The hard end of every wait.
     Deadline,
     /// The stop policy: after so many milliseconds of waiting.
     Policy {
         /// The policy's name.
-        policy: &'static str,
+        policy: Name,
         /// Since the request could first have run.
         waited_ms: u64,
     },

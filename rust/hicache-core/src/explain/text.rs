@@ -43,6 +43,7 @@ impl Reason {
             Self::BelowPrefetchThreshold { .. } => "below_prefetch_threshold",
             Self::BelowLoadThreshold { .. } => "below_load_threshold",
             Self::OverBudget { .. } => "over_budget",
+            Self::DeclinedByPolicy { .. } => "declined_by_policy",
             Self::PathNotOnHost => "path_not_on_host",
             Self::NotStored => "not_stored",
             Self::Corrupt => "corrupt",
@@ -80,6 +81,9 @@ impl Display for Reason {
             }
             Self::OverBudget { tokens, budget } => {
                 write!(f, "on the host, not loaded: {tokens} tokens are over the budget of {budget}")
+            }
+            Self::DeclinedByPolicy { policy, tokens } => {
+                write!(f, "on the host, not loaded: {policy} wants a prefix of {tokens} tokens")
             }
             Self::PathNotOnHost => f.write_str("storage not asked: the path before is not on the host"),
             Self::NotStored => f.write_str("not stored"),

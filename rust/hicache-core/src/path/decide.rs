@@ -8,8 +8,8 @@ use crate::command::Command;
 use crate::error::{Result, argument};
 use crate::ids::HitId;
 use crate::path::prefetch::micros;
-use crate::policy::Stop;
 use crate::policy::fetching::{Step, Verdict, Waiting};
+use crate::policy::{Name, Stop};
 
 impl HiCache {
     /// What a request does in this step, which could run it as far as the engine is concerned. `others`: how many other requests
@@ -20,17 +20,42 @@ impl HiCache {
     /// When the hit was released.
     pub fn decide(&mut self, id: HitId, others: usize) -> Result<Verdict> {
         self.open()?;
-        let now = self.now;
-        let hit = self.hit_mut(id)?;
-        let first = *hit.first_asked.get_or_insert(now);
-        let Some(waiting) = self.waiting(id, first, others) else { return Ok(Verdict::Compute) };
+        let Some(waiting) = self.undecided(id, others)? else { return Ok(Verdict::Compute) };
         let verdict = self.stop.decide(&waiting);
+        let name = self.stop.name();
+        self.say(id, waiting.waited, verdict, name.into())?;
+        Ok(verdict)
+    }
+
+    /// The first half of `decide` for a policy outside of the core: what it is to be told. `None`: compute, there is
+    /// nothing to decide.
+    ///
+    /// # Errors
+    /// As [`HiCache::decide`].
+    pub fn undecided(&mut self, id: HitId, others: usize) -> Result<Option<Waiting>> {
+        self.open()?;
+        let now = self.now;
+        let first = *self.hit_mut(id)?.first_asked.get_or_insert(now);
+        Ok(self.waiting(id, first, others))
+    }
+
+    /// The second half: what it said.
+    ///
+    /// # Errors
+    /// As [`HiCache::decide`].
+    pub fn decided(&mut self, id: HitId, verdict: Verdict) -> Result<()> {
+        self.open()?;
+        let first = self.hit(id)?.first_asked.unwrap_or(self.now);
+        self.say(id, micros(self.now - first), verdict, self.asking.name.clone())
+    }
+
+    fn say(&mut self, id: HitId, waited: u64, verdict: Verdict, by: Name) -> Result<()> {
         let hit = self.hit_mut(id)?;
-        hit.stop_said = (verdict == Verdict::Compute).then_some(waiting.waited);
+        hit.stop_said = (verdict == Verdict::Compute).then_some((waited, by));
         if let Some(fetch) = &mut hit.fetch {
             fetch.skipped = verdict == Verdict::Skip;
         }
-        Ok(verdict)
+        Ok(())
     }
 
     /// A step of the engine has ended: prompt tokens that it computed, the seconds that it took, and prompt tokens of

@@ -169,11 +169,13 @@ impl HiCache {
 
     /// Why a request that is loaded now doesn't get what has not come.
     pub(super) fn why_loaded(&self, id: HitId) -> Reason {
-        let said = self.hits.get(&id).and_then(|hit| hit.stop_said);
-        Reason::Revoked(said.map_or(Revoked::Load, |waited| Revoked::Policy {
-            policy: self.stop.name(),
-            waited_ms: waited / 1000,
-        }))
+        let said = self.hits.get(&id).and_then(|hit| hit.stop_said.clone());
+        Reason::Revoked(
+            said.map_or(Revoked::Load, |(waited, policy)| Revoked::Policy {
+                policy,
+                waited_ms: waited / 1000,
+            }),
+        )
     }
 
     /// What leaves from now on leaves for this reason.

@@ -32,12 +32,13 @@ impl HiCache {
     /// nothing is usable any more.
     pub(super) fn prefetch_parts(&mut self, id: HitId, found: Found) -> Result<bool> {
         // What comes is hung below pages that are on the host themselves.
-        if self.tree.resident_depth(found.place, Tier::Host) < found.place.depth {
+        let (rest_at, end) = self.rest(id)?;
+        let asks = !self.asking.writes || end > found.usable;
+        if asks && self.tree.resident_depth(found.place, Tier::Host) < found.place.depth {
             self.back_up_path(found.place);
         }
         let (usable, place) = (found.usable, self.tree.ancestor(found.place, found.place.depth));
         let on_host = self.tree.resident_depth(place, Tier::Host);
-        let (rest_at, end) = self.rest(id)?;
         let pages = end.saturating_sub(usable) as usize;
         let worth_it = pages > 0 && self.is_worth_it(pages);
         if !(on_host >= usable && usable >= rest_at && worth_it) {
@@ -71,7 +72,7 @@ impl HiCache {
 
     /// Pages of a hit from which on it has its tokens, and to which.
     #[expect(clippy::cast_possible_truncation, reason = "a path has fewer than 2^32 pages")]
-    fn rest(&self, id: HitId) -> Result<(u32, u32)> {
+    pub(super) fn rest(&self, id: HitId) -> Result<(u32, u32)> {
         let hit = self.hit(id)?;
         Ok((hit.rest_at, hit.rest_at + self.tree.page_size().pages(hit.rest.len()) as u32))
     }

@@ -105,7 +105,7 @@ impl HiCache {
         let known = self.tree.ancestor(end, known.depth);
         // What it comes to once more after a rewind is no second use.
         let others = if self.was_there(id, known) { place.depth } else { known.depth };
-        self.came(end, place.depth, others);
+        self.came(id, end, place.depth, others);
         self.cap_checkpoints(id)?;
         // What is to be copied waits for that of the step's other requests.
         self.act_on_rest();

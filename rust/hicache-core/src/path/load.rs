@@ -106,7 +106,7 @@ impl HiCache {
         }
         for &id in ids {
             let end = self.tree.pinned(&self.hit(id)?.pin);
-            self.found(end);
+            self.found(id, end);
         }
         self.act();
         let mut unused = given.unwrap_or_default();
@@ -150,6 +150,7 @@ impl HiCache {
     /// Looks again and holds what is usable: less or more than the match found.
     fn hold(&mut self, id: HitId) -> Result<Held> {
         let found = self.find_again(id)?;
+        let found = self.shortened(id, found)?;
         let place = self.tree.ancestor(found.place, found.usable);
         let on_device = self.tree.resident_depth(place, Tier::Device);
         let on_host = self.tree.resident_depth(place, Tier::Host);

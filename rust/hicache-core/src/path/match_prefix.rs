@@ -82,6 +82,8 @@ impl HiCache {
             arrived: self.now,
             first_asked: None,
             stop_said: None,
+            wish: None,
+            most: None,
             warm: false,
             story,
         };

@@ -11,10 +11,12 @@
 //! What windows and states add to a verb is beside it: `raise` to `load` (of which `decline` is what isn't copied), `give` to `insert`, `fetch` to `prefetch`,
 //! `graft` to `poll`, `parts` to `evict` and `allocate`; `shared` is for a unified buffer, `forward` for what the engine
 //! computes in it meanwhile, `leftovers` for host memory that outlives the process, and `rewind` for tokens that were
-//! inserted and taken back. `write`, `reserve` and `store` say when what is copied further down. `warm` is a request without
-//! anybody behind it, `stores`, `clear` and `write_out` come from any state of all these.
+//! inserted and taken back. `write`, `reserve` and `store` say when what is copied further down; `ask` takes what an engine's
+//! own policy decided. `warm` is a request without anybody behind it, `stores`, `clear` and `write_out` come from any state
+//! of all these.
 
 mod arrive;
+mod ask;
 mod backup;
 mod clear;
 mod close;
@@ -49,6 +51,7 @@ mod warm;
 mod write;
 mod write_out;
 
+pub(crate) use ask::Asking;
 pub use clear::Cleared;
 pub(crate) use forward::Forwards;
 pub use insert::{GivenPart, Inserted};

@@ -39,14 +39,16 @@ impl HiCache {
         }
         let place = found.place;
         // What comes is hung below pages that are on the host themselves.
-        if self.tree.resident_depth(place, Tier::Host) < place.depth {
+        let (rest_at, end) = self.rest(id)?;
+        let asks = !self.asking.writes || end > place.depth;
+        if asks && self.tree.resident_depth(place, Tier::Host) < place.depth {
             self.back_up_path(place);
         }
         let on_host = self.tree.resident_depth(place, Tier::Host) == place.depth;
         let hit = self.hit(id)?;
         let size = self.tree.page_size().tokens();
-        let contiguous = place.depth >= hit.rest_at;
-        let known = (place.depth.max(hit.rest_at) - hit.rest_at) as usize * size;
+        let contiguous = place.depth >= rest_at;
+        let known = (place.depth.max(rest_at) - rest_at) as usize * size;
         let rest = hit.rest.view().from(known);
         let pages = rest.len() / size;
         if !(on_host && contiguous && pages > 0 && self.is_worth_it(pages)) {

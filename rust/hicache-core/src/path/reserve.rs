@@ -11,7 +11,7 @@
 use crate::cache::HiCache;
 use crate::ids::Tier;
 use crate::policy::{HostCopies, Order, Write};
-use crate::tree::{LeavingNext, Saving, Wanted};
+use crate::tree::{LeavingNext, Mark, Place, Saving, Wanted};
 
 const fn wanted(write: Write) -> Wanted {
     match write {
@@ -24,6 +24,8 @@ impl HiCache {
     /// Tells the tree what is wanted where, for as many slots as there are now.
     pub(crate) fn tell_saving(&mut self) {
         let writing = self.config.writing;
+        // Where each request says what it wants, paths have marks.
+        let wanted = |write| if self.asking.writes { Wanted::Marked } else { wanted(write) };
         let host = if self.host.capacity() > 0 { wanted(writing.host) } else { Wanted::Nothing };
         let storage = if self.storage { wanted(writing.storage) } else { Wanted::Nothing };
         let mut reserve = vec![0; 2 + 2 * self.parts.len()];
@@ -52,22 +54,32 @@ impl HiCache {
                 let free = self.device_free(space);
                 for next in self.reserve(order(Tier::Device), free) {
                     if !next.saved && self.may_reserve(0) {
-                        let end = self.tree.ancestor(next.end, next.end.depth);
+                        let end = self.wanted_end(next.end, Mark::Host);
                         let copied = self.back_up_sparing(end);
                         self.may_reserve(copied);
                     }
                 }
             }
-            if self.storage && self.config.writing.storage == Write::Back {
+            if self.storage && (self.asking.writes || self.config.writing.storage == Write::Back) {
                 let free = self.host_pools().nth(space).map_or(0, crate::host::SlotPool::free);
                 for next in self.reserve(order(Tier::Host), free) {
                     if !next.saved {
-                        let end = self.tree.ancestor(next.end, next.end.depth);
+                        let end = self.wanted_end(next.end, Mark::Storage);
+                        if self.asking.writes {
+                            self.tree.mark(end, Mark::Soon);
+                        }
                         self.note_store(end);
                     }
                 }
             }
         }
+    }
+
+    /// The end of what of a path is wanted, where requests are asked; else its end.
+    fn wanted_end(&self, end: Place, mark: Mark) -> Place {
+        let end = self.tree.ancestor(end, end.depth);
+        let depth = if self.asking.writes { self.tree.marked_depth(end, mark) } else { end.depth };
+        self.tree.ancestor(end, depth)
     }
 
     /// What leaves an order next, as far as the reserve reaches beyond what is free.

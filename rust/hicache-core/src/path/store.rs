@@ -17,7 +17,7 @@ use crate::ids::{Cursor, HostSlot, Slot, Tier};
 use crate::path::prefetch::BATCH_PAGES;
 use crate::policy::Write;
 use crate::storage::Outcome;
-use crate::tree::{Hold, PinId, Place, Wanted};
+use crate::tree::{Hold, Mark, PinId, Place, Wanted};
 use foldhash::fast::FixedState;
 use hashbrown::HashSet;
 use std::collections::VecDeque;
@@ -74,7 +74,7 @@ impl HiCache {
             for at in parts {
                 self.tree.owe_part(usize::from(at.space) - 1, place, at.slot);
             }
-            if self.config.writing.storage != Write::Back {
+            if self.asking.writes || self.config.writing.storage != Write::Back {
                 if self.has_room_to_store() {
                     self.store_path(place);
                 } else {
@@ -124,8 +124,13 @@ impl HiCache {
     /// Everything of a path that is on the host and wanted in storage, parents first.
     fn store_path(&mut self, place: Place) {
         let mut depth = self.tree.resident_depth(place, Tier::Host);
-        if self.tree.saving().wanted[Tier::Host as usize] == Wanted::UsedAgain {
-            depth = depth.min(self.tree.used_depth(place));
+        let mark = match self.tree.saving().wanted[Tier::Host as usize] {
+            Wanted::UsedAgain => Some(Mark::Host),
+            Wanted::Marked => Some(Mark::Soon),
+            Wanted::Nothing | Wanted::All => None,
+        };
+        if let Some(mark) = mark {
+            depth = depth.min(self.tree.marked_depth(place, mark));
         }
         let end = self.tree.ancestor(place, depth);
         for pages in self.tree.unstored(end) {

@@ -7,10 +7,10 @@
 
 use crate::cache::HiCache;
 use crate::command::Command;
-use crate::ids::{Cursor, Slot, Tier};
+use crate::ids::{Cursor, HitId, Slot, Tier};
 use crate::policy::Write;
 use crate::transfer::SpacePages;
-use crate::tree::Place;
+use crate::tree::{Mark, Place};
 use std::collections::VecDeque;
 
 /// Places that are remembered at most. What is forgotten is backed up when it comes again, or is about to leave.
@@ -31,28 +31,63 @@ pub(crate) struct ToWrite {
 
 impl HiCache {
     /// A request inserted pages up to `end`, of which those before `known` were there: others had inserted them.
-    pub(crate) fn came(&mut self, end: Place, from: u32, known: u32) {
-        match self.config.writing.host {
-            Write::Through => {
-                self.back_up_path(end);
+    pub(crate) fn came(&mut self, id: HitId, end: Place, from: u32, known: u32) {
+        if self.asking.writes {
+            self.follow_wish(id, end, if known > from { known } else { 0 });
+        } else {
+            match self.config.writing.host {
+                Write::Through => {
+                    self.back_up_path(end);
+                }
+                Write::Selective | Write::Back => {}
             }
-            Write::Selective | Write::Back => {}
-        }
-        if known > from {
-            self.used_again(self.tree.ancestor(end, known));
+            if known > from {
+                self.used_again(self.tree.ancestor(end, known));
+            }
         }
         self.store_what_is_owed(end);
     }
 
     /// A request found the path to `end`, which another one had brought.
-    pub(crate) fn found(&mut self, end: Place) {
-        self.used_again(end);
+    pub(crate) fn found(&mut self, id: HitId, end: Place) {
+        if self.asking.writes {
+            self.follow_wish(id, end, end.depth);
+        } else {
+            self.used_again(end);
+        }
         self.store_what_is_owed(end);
     }
 
+    /// What a request wants of the path to `end`, of which others brought so many pages.
+    fn follow_wish(&mut self, id: HitId, end: Place, others: u32) {
+        if end.depth == 0 || self.tree.is_past(end) {
+            return;
+        }
+        let wish = self.hits.get(&id).and_then(|hit| hit.wish).unwrap_or(self.config.writing.wish());
+        let upto = |write| match write {
+            Some(Write::Through | Write::Back) => end.depth,
+            Some(Write::Selective) => others,
+            None => 0,
+        };
+        let (host, storage) = (upto(wish.host), upto(wish.storage));
+        let soon = if wish.storage == Some(Write::Back) { 0 } else { storage };
+        for (mark, depth) in [(Mark::Host, host), (Mark::Storage, storage), (Mark::Soon, soon)] {
+            let end = self.tree.ancestor(end, depth);
+            self.tree.mark(end, mark);
+        }
+        if wish.host != Some(Write::Back) && host > 0 {
+            let end = self.tree.ancestor(end, host);
+            self.back_up_path(end);
+        }
+        if self.storage && soon > 0 {
+            let end = self.tree.ancestor(end, soon);
+            self.note_store(end);
+        }
+    }
+
     fn store_what_is_owed(&mut self, end: Place) {
-        let through = self.storage && self.config.writing.storage == Write::Through;
-        if through && self.tree.owes(end) && !self.tree.is_past(end) {
+        let through = self.asking.writes || self.config.writing.storage == Write::Through;
+        if self.storage && through && self.tree.owes(end) && !self.tree.is_past(end) {
             self.note_store(end);
         }
     }
@@ -63,7 +98,7 @@ impl HiCache {
         if end.depth == 0 || !selective || self.tree.is_past(end) {
             return;
         }
-        self.tree.used_again(end);
+        self.tree.mark(end, Mark::Host);
         if writing.host == Write::Selective {
             self.back_up_path(end);
         }

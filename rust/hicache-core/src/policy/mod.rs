@@ -28,7 +28,10 @@ pub use eviction::{Eviction, Leaf, Left, Moment, Order, Path, Request, Victim, W
 pub use fetching::{Order as ReadOrder, Stop};
 pub use lru::Lru;
 pub use stops::{BestEffort, StopOptions, Timeout, WaitComplete};
-pub use write::{HostCopies, Write, Writing};
+pub use write::{HostCopies, Wish, Write, Writing};
+
+/// What a policy is called.
+pub type Name = std::borrow::Cow<'static, str>;
 
 use crate::error::{Result, argument};
 

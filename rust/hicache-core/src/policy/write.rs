@@ -85,7 +85,21 @@ impl Default for Writing {
     }
 }
 
+/// What one request wants of its pages: when they are copied to the host and to storage, or `None`: not for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wish {
+    /// From the device to the host.
+    pub host: Option<Write>,
+    /// From the host to storage.
+    pub storage: Option<Write>,
+}
+
 impl Writing {
+    /// What requests want that don't say.
+    pub const fn wish(&self) -> Wish {
+        Wish { host: Some(self.host), storage: Some(self.storage) }
+    }
+
     /// # Errors
     /// When the reserve isn't a share.
     pub fn check(&self) -> Result<()> {

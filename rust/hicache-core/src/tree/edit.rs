@@ -261,7 +261,7 @@ impl Tree {
             return;
         }
         self.arena[index].end = end;
-        self.strands[strand_of].cut(end, self.page_size);
+        self.strands.cut(strand_of, end, self.page_size);
         // Only soft pins can be beyond the cut: hard ones keep their pages.
         self.pins.lift(&self.arena, index, end);
     }
@@ -282,7 +282,7 @@ impl Tree {
         self.leave(index);
         self.pins.reattach(&mut self.arena, index, |_| Some((parent, start)));
         self.arena.remove(index);
-        if self.strands[strand].cut(start, self.page_size) {
+        if self.strands.cut(strand, start, self.page_size) {
             self.strands.remove(strand);
         }
         self.arena[parent].children -= 1;

@@ -66,7 +66,7 @@ pub use edit::Extended;
 pub use evict::{Evicted, Spared};
 pub use gone::{By, Note, Realm};
 pub use pin::{Hold, PinId};
-pub use saving::{Saving, Wanted};
+pub use saving::{Mark, Saving, Wanted};
 pub use walk::{Found, Place};
 
 use crate::hash::Namespace;

@@ -2,7 +2,7 @@
 //! of an order are saved before they leave.
 //!
 //! A page is *saved* in a tier if the next one has it, or nobody wants it there. A strand knows up to where its pages
-//! were used by a second request, and up to where they are stored or on their way to storage: both are told by the verbs.
+//! are wanted by a request, and up to where they are stored or on their way to storage: both are told by the verbs.
 //! On error: nothing here fails.
 
 use super::Tree;
@@ -18,10 +18,23 @@ pub enum Wanted {
     /// There is no next one.
     #[default]
     Nothing,
-    /// What a second request used.
+    /// What a second request used: what has the mark [`Mark::Host`], whichever tier it is.
     UsedAgain,
+    /// What has the tier's mark: a request wants it there.
+    Marked,
     /// All.
     All,
+}
+
+/// What a request may want of the pages of its path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mark {
+    /// To be on the host, before they leave the device; where no request says what it wants: a second one used them.
+    Host,
+    /// To be in storage, before they leave the host.
+    Storage,
+    /// To be in storage as soon as they are on the host.
+    Soon,
 }
 
 /// What the tree keeps in mind when something leaves.
@@ -52,28 +65,27 @@ impl Tree {
         &self.saving
     }
 
-    /// The path to a place was used by a second request.
-    pub fn used_again(&mut self, place: Place) {
+    /// The pages of the path to a place get a mark.
+    pub fn mark(&mut self, place: Place, mark: Mark) {
         let mut at = place;
         while at.depth > 0 {
             let index = self.arena[at.node].strand;
-            let strand = &mut self.strands[index];
-            if strand.used >= at.depth {
+            if self.strands.marked(index, mark) >= at.depth {
                 break;
             }
-            strand.used = at.depth;
+            self.strands.mark(index, mark, at.depth);
             at = self.before(index);
         }
     }
 
-    /// Pages from the root to a place that a second request used.
-    pub fn used_depth(&self, place: Place) -> u32 {
+    /// Pages from the root to a place that have a mark.
+    pub fn marked_depth(&self, place: Place, mark: Mark) -> u32 {
         let mut at = place;
         while at.depth > 0 {
             let index = self.arena[at.node].strand;
-            let strand = &self.strands[index];
-            if strand.used > strand.start {
-                return strand.used.min(at.depth);
+            let marked = self.strands.marked(index, mark);
+            if marked > self.strands[index].start {
+                return marked.min(at.depth);
             }
             at = self.before(index);
         }
@@ -223,6 +235,10 @@ impl Tree {
             Wanted::Nothing => 0,
             _ if self.is_past(Place { node, depth: n.end }) => 0,
             Wanted::UsedAgain => self.strands[n.strand].used,
+            Wanted::Marked => {
+                let mark = if tier == Tier::Device { Mark::Host } else { Mark::Storage };
+                self.strands.marked(n.strand, mark)
+            }
             Wanted::All => u32::MAX,
         }
     }

@@ -14,6 +14,7 @@
 
 use super::marks::Marks;
 use super::node::NIL;
+use super::saving::Mark;
 use crate::hash::Digest;
 use crate::ids::{Slot, Tier};
 use crate::page::{OwnedTokens, PageSize, Tokens, make_room, shorten};
@@ -36,7 +37,8 @@ pub(super) struct Strand {
     end: u32,
     reach: [u32; 2],
     last: u32,
-    /// Pages from the root to the last one that a second request used: of those before it on this strand, too.
+    /// Pages from the root to the last one that a second request used, or a request wants on the host: of those before it
+    /// on this strand, too.
     pub used: u32,
     /// Pages that storage has or will have.
     pub stored: Marks,
@@ -118,7 +120,7 @@ impl Strand {
     }
 
     /// Pages from `end` on, all of them on the last edge, live nowhere any more. True if no edge is left.
-    pub fn cut(&mut self, end: u32, page_size: PageSize) -> bool {
+    fn cut(&mut self, end: u32, page_size: PageSize) -> bool {
         let before = self.edges.len().checked_sub(2).map_or(self.start, |at| self.edges[at].0);
         if end == before {
             self.edges.pop();
@@ -191,6 +193,9 @@ impl Strand {
 pub(super) struct Strands {
     entries: Segments<Strand>,
     free: Vec<u32>,
+    /// By number: pages from the root to the last one that a request wants in storage, and in storage soon. As long as
+    /// it is, as nobody wants more.
+    marks: Vec<[u32; 2]>,
     /// How many have something that was to be stored, and wasn't.
     owing: usize,
 }
@@ -209,6 +214,43 @@ impl Strands {
         self.owe(index, false);
         self.entries[index] = Strand::new(NIL, 0, Tokens::EMPTY);
         self.free.push(index);
+        if let Some(marks) = self.marks.get_mut(index as usize) {
+            *marks = [0; 2];
+        }
+    }
+
+    /// Pages of a strand from `end` on live nowhere any more, as [`Strand::cut`] has it.
+    pub fn cut(&mut self, index: u32, end: u32, page_size: PageSize) -> bool {
+        if let Some(marks) = self.marks.get_mut(index as usize) {
+            *marks = marks.map(|mark| mark.min(end));
+        }
+        self[index].cut(end, page_size)
+    }
+
+    /// Pages from the root to the last one of a strand with a mark: those before it on this strand have it too.
+    pub fn marked(&self, index: u32, mark: Mark) -> u32 {
+        let more = |at: usize| self.marks.get(index as usize).map_or(0, |marks| marks[at]);
+        match mark {
+            Mark::Host => self[index].used,
+            Mark::Storage => more(0),
+            Mark::Soon => more(1),
+        }
+    }
+
+    /// The pages before `depth` get a mark.
+    pub fn mark(&mut self, index: u32, mark: Mark, depth: u32) {
+        let at = match mark {
+            Mark::Host => {
+                self[index].used = depth;
+                return;
+            }
+            Mark::Storage => 0,
+            Mark::Soon => 1,
+        };
+        if self.marks.len() <= index as usize {
+            self.marks.resize(index as usize + 1, [0; 2]);
+        }
+        self.marks[index as usize][at] = depth;
     }
 
     /// Something of one was to be stored and wasn't, or that isn't so any more.
