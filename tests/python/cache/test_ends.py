@@ -15,7 +15,9 @@ import pytest
 import hicache
 
 START = """
-import sys, time
+import signal, sys, time
+# What is started in the background inherits that Ctrl-C is ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 from fake_engine import make
 from hicache.storage import served
 from hicache.testing.doubles import Fault, Faulty
