@@ -179,8 +179,9 @@ pub fn says_what_failed(break_it: impl Fn()) {
     let hit = matched(&mut cache, &tokens);
     cache.load(&[hit], None).unwrap();
     let slots = cache.allocate(3).unwrap().unwrap();
-    // What it starts to back up is the first to fail.
+    // What it starts to back up, with the next poll, is the first to fail.
     cache.insert(hit, Tokens::I32(&tokens), &slots).unwrap();
+    cache.poll(None, 0.0).unwrap();
     let failed = cache.allocate(1).map(|_| ()).unwrap_err();
     assert!(matches!(&failed, Error::Device(text) if text.contains("700")), "{failed}");
     cache.poll(None, 0.0).unwrap();
