@@ -201,6 +201,9 @@ class Cache:
     def digest(self) -> int: ...
     def copying(self) -> int:
         """Copies between device and host."""
+    def pending(self) -> int:
+        """Transfers under way, and paths that wait to be stored."""
+
     def in_flight(self) -> int:
         """Transfers of every kind."""
     def stats(self) -> dict[str, int]: ...

@@ -17,12 +17,12 @@ from hicache.errors import ArgumentError
 from hicache.identity import ModelIdentity
 from hicache.pools import Pool, gpu
 from hicache.pools import memory as pool_memory
+from hicache.quantities import not_negative
 from hicache.restart import directory as restart_directory
 from hicache.spaces import device_slots, spaces
 from hicache.storage import Served, Storage
 from hicache.storage.opening import resolve
 from hicache.unified import memory as unified_memory
-from hicache.waiting import not_negative
 from hicache.writing import writing as check_writing
 
 #: Tokens of a page: far more than any engine takes, and products with it stay far below 64 bits.
@@ -52,13 +52,14 @@ def core(
         not_negative("prefetch_timeout_base", prefetch[1]),
         not_negative("prefetch_timeout_per_ki_token", prefetch[2]),
     )
-    named = resolve(storage)
     expect("host", host, Host)
     expect("identity", identity, ModelIdentity)
     expect("gpu_copies", gpu_copies, GpuCopies)
     slots = device_slots(pools, page_size)
-    if named is not None and identity is None:
+    if storage is not None and identity is None:
         raise ArgumentError("identity: storage needs one, so that no other model's pages are served")
+    # Last, since a class makes its object here.
+    named = resolve(storage)
     restart = restart_directory(host, identity)
     page_bytes = [sum(pool.page_bytes(page_size) for pool in space) for space in spaces(pools)]
     memory = pool_memory(pools) if unified is None else unified_memory(unified, pools)

@@ -198,7 +198,8 @@ class HiCache(
 
     def insert(self, hit: Hit, tokens: Integers, slots: Slots) -> Inserted:
         """Adds the whole pages of the tokens that follow `hit.length`, with the device slots their KV is in;
-        backs them up; moves the hit along. Call it after each part of a prefill and at the end.
+        backs them up as `write` says; moves the hit along. Call it after each part of a prefill, and at the
+        end.
 
         `slots`: one per whole page (one for a trailing partial page may follow; it stays yours)."""
         buffers = tensors.integers("tokens", tokens), self._slots(slots)
@@ -212,14 +213,14 @@ class HiCache(
 
     def backup(self, hit: Hit) -> int:
         """Device → host for those pages of a loaded hit, and parts at its end, that had found no room there.
-        `insert` does it by itself. Returns how many slots' copies were started."""
+        With "write_through" `insert` does it by itself. Returns how many slots' copies were started."""
         self._stream.follow(self._core)
         return self._core.backup(self._number(hit))
 
     def evict(self, pages: int, tier: str = "device") -> torch.Tensor:
         """Takes pages out of a tier ("device" or "host"), or as many as can go; returns their slots, int32.
         They are free already, unless the engine owns the device slots: then they are its own again. Host
-        copies of pages that are on the device stay."""
+        copies of pages that are on the device leave first, or stay with `host_copies="keep"`."""
         host = on_host(tier)
         return tensors.slots(self._core.evict(host, whole_number("pages", pages, least=0)))
 

@@ -210,7 +210,7 @@ def whole_number(name: str, value: Any, least: int, most: int = 2**62) -> int:
 
 def number(name: str, value: Any) -> float:
     """`value`, of any type of real numbers, as a positive, finite float."""
-    real = _real(value)
+    real = real_number(value)
     if not 0 < real < float("inf"):
         raise ArgumentError(f"{name}: must be a positive number, got {value!r}")
     return real
@@ -218,7 +218,7 @@ def number(name: str, value: Any) -> float:
 
 def moment(name: str, value: Any) -> float:
     """`value` if it is a time in seconds that a clock may show: milliseconds since 1970 are beyond that."""
-    real = _real(value)
+    real = real_number(value)
     if not abs(real) <= _LATEST:
         raise ArgumentError(f"{name}: need a time in seconds, at most {_LATEST:g} from 0, got {brief(value)}")
     return real
@@ -235,13 +235,13 @@ def brief(value: object) -> str:
 
 def seconds(timeout: float) -> float:
     """`timeout` if it is a wait: zero or more seconds, infinity included."""
-    real = _real(timeout)
+    real = real_number(timeout)
     if not real >= 0:
         raise ArgumentError(f"timeout: must be a number of seconds that is not negative, got {timeout!r}")
     return real
 
 
-def _real(value: Any) -> float:
+def real_number(value: Any) -> float:
     """`value` as a float; not a number (NaN) if it is none, or too large for a float."""
     if isinstance(value, bool) or not isinstance(value, Real):
         return float("nan")

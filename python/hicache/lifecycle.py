@@ -31,7 +31,8 @@ class LeftBehind(NamedTuple):
 
 
 class Cleared(NamedTuple):
-    """Pages that a clear removed, by tier. None: that tier wasn't to be cleared."""
+    """Pages that a clear removed, by tier. None: that tier wasn't to be cleared, or there is no
+    storage."""
 
     #: At once; what running requests hold follows when they end.
     device: int | None
@@ -52,13 +53,15 @@ class WithLifecycle:
 
         `ArgumentError`: there is one already (detach it first); no host tier or identity; or the store can't
         be opened, and the cache goes on as it was: try again when it is up."""
-        named = resolve(storage)
-        if named is None:
+        # Before anything is made that somebody would have to close.
+        if storage is None:
             raise ArgumentError("storage: need one; detach_store() takes it away")
         if self._identity is None:
             raise ArgumentError("identity: storage needs one, so that no other model's pages are served")
         if self._core.has_store():
             raise ArgumentError("storage: there is a store: detach it first")
+        named = resolve(storage)
+        assert named is not None
         self._core.attach_store(named.start() if isinstance(named, Served) else named)
 
     def detach_store(self, timeout: float = 10.0) -> LeftBehind:
@@ -68,7 +71,7 @@ class WithLifecycle:
         with `Host(restart=...)`, what the host keeps for the next process stay.
 
         What is still inside of a store that hangs keeps its host memory until it comes out; nothing else
-        waits for it."""
+        waits for it. `ArgumentError`: there is none."""
         return LeftBehind(*self._core.detach_store(seconds(timeout)))
 
     @property
@@ -101,7 +104,8 @@ class WithLifecycle:
         store too. Cleared alone, storage gets pages that are in memory when they are backed up anew.
 
         `StorageError`: the store failed; some pages may be left. `DeadlineError`: it didn't answer within
-        `timeout` seconds; it goes on, and writes of before lose in any case. Memory is cleared in both cases.
+        `timeout` seconds; it goes on, and writes of before lose in any case. Memory, if named, is cleared
+        then, too.
         `ArgumentError`: unknown tiers, or `slots="engine"` (use `evict`, which says which slots are free)."""
         wanted = _tiers(tiers)
         timeout = seconds(timeout)
@@ -139,7 +143,10 @@ class WithLifecycle:
 
 
 def _tiers(tiers: Iterable[str]) -> tuple[str, ...]:
-    named = (tiers,) if isinstance(tiers, str) else tuple(tiers)
+    try:
+        named = (tiers,) if isinstance(tiers, str) else tuple(tiers)
+    except TypeError:
+        raise ArgumentError(f"tiers: need some of {', '.join(_TIERS)}, got {tiers!r}") from None
     unknown = [tier for tier in named if tier not in _TIERS]
     if unknown or not named:
         raise ArgumentError(f"tiers: need some of {', '.join(_TIERS)}, got {tiers!r}")

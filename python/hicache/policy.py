@@ -106,7 +106,7 @@ def asked(policy: object | None) -> Asked | None:
 
 def _own(policy: object, name: str) -> Callable[[Any], Any] | None:
     method = getattr(policy, name, None)
-    if method is None or getattr(type(policy), name, None) is getattr(Policy, name):
+    if method is None or getattr(method, "__func__", None) is getattr(Policy, name):
         return None
     if not callable(method):
         raise ArgumentError(f"policy: {name} of {brief(policy)} is no method, but {brief(method)}")

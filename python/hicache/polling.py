@@ -41,7 +41,7 @@ class Polling:
 
     def drain(self, timeout: float) -> bool:
         """Polls until no transfer is under way; False if that takes more than `timeout` seconds."""
-        return self._settle(self._core.in_flight, timeout)
+        return self._settle(self._core.pending, timeout)
 
     def _now(self, at: float | None) -> float:
         """Seconds on the engine's clock, which goes on by itself between the times that it tells."""

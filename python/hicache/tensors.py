@@ -21,7 +21,7 @@ from hicache.errors import ArgumentError
 Slots: TypeAlias = "Integers | Mapping[str, Integers]"
 Integers: TypeAlias = "torch.Tensor | np.ndarray[Any, Any] | array[int] | memoryview | Sequence[int]"
 
-#: No slots: most calls have some of these to return.
+#: No slots: most calls have some of these to return. One for all: nobody may resize it.
 _NONE = torch.empty(0, dtype=torch.int32)
 
 

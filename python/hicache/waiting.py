@@ -9,24 +9,16 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from hicache import _hicache, tensors
-from hicache.config import moment, whole_number
-from hicache.errors import ArgumentError
+from hicache.config import whole_number
 from hicache.hit import Hit, Load
 from hicache.policy import Asked
 from hicache.pools import Pool
+from hicache.quantities import not_negative
 from hicache.stream import Stream
 from hicache.tensors import Slots
 
 #: Tokens: more than any engine computes.
 _MOST = 2**48
-
-
-def not_negative(name: str, value: Any) -> float:
-    """`value`, of any type of real numbers, as a time in seconds that is zero or more."""
-    real = moment(name, value)
-    if real < 0:
-        raise ArgumentError(f"{name}: must be a number that is not negative, got {value!r}")
-    return real
 
 
 class Decision(str):

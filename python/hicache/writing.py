@@ -11,11 +11,10 @@ On error: `ArgumentError` whose text begins with the setting's name.
 
 from __future__ import annotations
 
-from numbers import Real
 from typing import Any
 
 from hicache.config import policy
-from hicache.errors import ArgumentError
+from hicache.quantities import share
 
 
 def writing(write: str, storage: str, host_copies: str, clean_reserve: Any) -> tuple[str, str, str, float]:
@@ -23,7 +22,4 @@ def writing(write: str, storage: str, host_copies: str, clean_reserve: Any) -> t
     named = {"write": write, "write_storage": storage, "host_copies": host_copies}
     for setting, value in named.items():
         policy(setting, value)
-    share = isinstance(clean_reserve, Real) and not isinstance(clean_reserve, bool)
-    if not share or not 0 <= float(clean_reserve) <= 1:
-        raise ArgumentError(f"clean_reserve: must be a share from 0 to 1, got {clean_reserve!r}")
-    return write, storage, host_copies, float(clean_reserve)
+    return write, storage, host_copies, share("clean_reserve", clean_reserve)

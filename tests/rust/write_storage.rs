@@ -23,6 +23,22 @@ fn polls_alone_store_what_came() {
     rig.drained();
 }
 
+/// Who waits until nothing is under way waits for that, too.
+#[test]
+fn what_is_to_be_stored_is_under_way() {
+    let store = Arc::new(FaultStore::default());
+    let mut rig = rig(writing(Write::Through, Write::Selective), 8, 8, Some(&store));
+    rig.serve(&path(1, 4));
+    rig.settle();
+    assert_eq!((store.len(), rig.cache.pending()), (0, 0));
+    rig.serve(&path(1, 4));
+    assert_eq!(rig.cache.in_flight(), 0);
+    assert!(rig.cache.pending() > 0, "a second request used them");
+    rig.until("the store", |rig| rig.cache.pending() == 0);
+    assert_eq!(store.len(), 4);
+    rig.drained();
+}
+
 /// What was handed on is stored whole, whatever is split meanwhile.
 #[test]
 fn a_split_stores_no_less() {

@@ -193,6 +193,11 @@ impl HiCache {
         self.flights.len()
     }
 
+    /// The same, and paths that wait to be stored: until it is 0 polls bring something about.
+    pub fn pending(&self) -> usize {
+        self.in_flight() + self.to_store.waiting()
+    }
+
     /// Of these, copies between device and host: what keeps device memory in use.
     pub fn copying(&self) -> usize {
         self.flights.loads.len() + self.flights.backups.len()

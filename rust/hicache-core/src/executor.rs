@@ -71,7 +71,9 @@ impl Executor {
     }
 
     /// Storage work goes to these workers, under an identity. Those before them carry out what they have been given.
-    pub fn employ(&mut self, workers: Workers, identity: Fingerprint) {
+    pub fn employ(&mut self, mut workers: Workers, identity: Fingerprint) {
+        let memory: Arc<HostMemory> = Arc::clone(&self.memory);
+        workers.hold(memory);
         self.identity = identity;
         self.waiting.iter_mut().for_each(|batch| workers.enlist_anew(batch));
         if let Some(former) = self.workers.replace(workers) {

@@ -21,7 +21,7 @@ pub struct Stats {
     pub generated_tokens: u64,
     /// Pages that entered the device by insert.
     pub inserted_pages: u64,
-    /// Pages copied to the host.
+    /// Pages whose copy to the host was begun; again, if an earlier copy had given way.
     pub backed_up_pages: u64,
     /// Pages of a backup that found no room on the host.
     pub backup_no_room_pages: u64,

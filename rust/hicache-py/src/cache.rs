@@ -255,6 +255,10 @@ impl Cache {
         self.core.copying()
     }
 
+    fn pending(&self) -> usize {
+        self.core.pending()
+    }
+
     fn in_flight(&self) -> usize {
         self.core.in_flight()
     }

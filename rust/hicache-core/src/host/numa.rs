@@ -5,6 +5,7 @@
 #![allow(unsafe_code, reason = "binds its caller's mapping")]
 
 use crate::error::{Result, argument};
+use crate::huge::Mapping;
 use std::path::Path;
 
 /// Nodes of this machine, by number.
@@ -27,7 +28,7 @@ pub fn node_of_pci(root: &Path, device: &str) -> Option<u32> {
 ///
 /// # Errors
 /// When there is no such node, or the kernel refuses.
-pub(super) fn bind(memory: *mut u8, bytes: usize, node: u32) -> Result<()> {
+pub(super) fn bind(memory: &Mapping, node: u32) -> Result<()> {
     let nodes = nodes(Path::new("/"));
     if nodes.len() > 1 && !nodes.contains(&node) {
         return argument("host", format!("there is no NUMA node {node}: there are {nodes:?}"));
@@ -41,7 +42,8 @@ pub(super) fn bind(memory: *mut u8, bytes: usize, node: u32) -> Result<()> {
         mask[node as usize / 64] = 1 << (node % 64);
         // One more than the highest bit, which is how the kernel counts.
         let bits = mask.len() * 64 + 1;
-        // SAFETY: the mapping is the caller's, and the mask has so many bits.
+        let (memory, bytes) = (memory.base(), memory.bytes());
+        // SAFETY: the mapping is there as long as it is borrowed, and the mask has so many bits.
         let failed =
             unsafe { libc::syscall(libc::SYS_mbind, memory, bytes, libc::MPOL_BIND, mask.as_ptr(), bits, 0) };
         if failed != 0 {

@@ -84,7 +84,7 @@ impl Slab {
         let refused = |error: std::io::Error| format!("no memory for a slab of {bytes} bytes: {error}");
         let map = map.or_else(|error| argument("host", refused(error)))?;
         if let Some(node) = options.node {
-            numa::bind(map.base(), bytes, node)?;
+            numa::bind(&map, node)?;
         }
         map.touch(options.prefault_threads).or_else(|error| argument("host", refused(error)))?;
         Ok(map)

@@ -230,7 +230,7 @@ impl SlotPool {
         }
     }
 
-    /// Nothing is left in any slot any more, claimed ones included.
+    /// What is left in free slots is given up; claimed ones keep their place until their read comes back.
     pub fn forget_left(&mut self) {
         for slot in std::mem::take(&mut self.left.order) {
             match self.states[slot.0 as usize] {
@@ -240,8 +240,7 @@ impl SlotPool {
                     self.left.now -= 1;
                     self.left.given_up += 1;
                 }
-                // Counted when its read comes back.
-                State::Claimed => self.left.order.push_front(slot),
+                State::Claimed => self.left.order.push_back(slot),
                 _ => {}
             }
         }

@@ -3,11 +3,10 @@
 use crate::cache::HiCache;
 use crate::error::{Error, Result};
 use crate::explain::{Explanation, Loaded, PastHit, Reason, Revoked, Story};
-use crate::hit::Hit;
 use crate::ids::HitId;
 use crate::page::OwnedTokens;
 use crate::storage::Outcome;
-use crate::tree::{By, PinId, Place};
+use crate::tree::{By, Place};
 
 /// A request's words about itself, whether it lives or not.
 #[derive(Clone, Copy)]
@@ -82,14 +81,6 @@ impl HiCache {
         let tokens = u64::from(after.depth) * size + tokens as u64;
         let (realm, gone) = (self.tree.realm(after), self.tree.gone_so_far());
         Story::new(tokens, after.depth + pages as u32, realm, gone)
-    }
-
-    /// A request is over: what an explanation needs of it is kept. Returns its pin.
-    pub(crate) fn end_story(&mut self, id: HitId, hit: Hit, found: Option<Loaded>) -> PinId {
-        let Hit { mut story, rest, rest_at, matched, loaded: was_loaded, pin, .. } = hit;
-        story.loaded = story.loaded.or(found);
-        self.past.push(id, PastHit { story, was_loaded, rest, rest_at, matched });
-        pin
     }
 
     /// Pages that may hit.

@@ -2,7 +2,8 @@
 
 use crate::cache::HiCache;
 use crate::error::{Error, Result};
-use crate::explain::{Reason, Revoked};
+use crate::explain::{PastHit, Reason, Revoked};
+use crate::hit::Hit;
 use crate::ids::{Cursor, HitId};
 use crate::policy::{Moment, Request, tick};
 
@@ -16,23 +17,33 @@ impl HiCache {
         // Of one that was never loaded.
         let found = self.hits.get(&id).filter(|hit| !hit.loaded).map(|_| self.would_find(id));
         self.stop_fetch(id, Some(Reason::Revoked(Revoked::Release)));
-        let mut hit = self.hits.remove(&id).ok_or(Error::Hit("was released"))?;
+        let hit = self.hits.remove(&id).ok_or(Error::Hit("was released"))?;
         self.stats.generated_tokens += generated;
         let place = self.tree.pinned(&hit.pin);
         let cursor = Cursor { cache: Some(self.serial), ..self.tree.cursor(place) };
+        let mut past = self.let_hit_go(hit, generated);
+        past.story.loaded = past.story.loaded.or(found);
+        self.past.push(id, past);
+        // Backups wait for those of the step's other requests.
+        self.act_on_rest();
+        Ok(cursor)
+    }
+
+    /// The end of a hit, with or without a request behind it: nothing is held by it any more. Returns what an explanation
+    /// needs of it.
+    pub(super) fn let_hit_go(&mut self, hit: Hit, generated: u64) -> PastHit {
+        let Hit { request, pin, also, loaded, story, rest, rest_at, matched, .. } = hit;
+        let place = self.tree.pinned(&pin);
         self.note_use(place);
         let (tick, moment) = (tick(self.now), Moment::Released { generated });
-        self.tree.tell(Request { tick, moment, ..hit.request }, 0..place.depth, place);
+        self.tree.tell(Request { tick, moment, ..request }, 0..place.depth, place);
         self.tree.touch_matched(place);
-        hit.also.take().into_iter().for_each(|pin| self.tree.unpin(pin));
-        let pin = self.end_story(id, hit, found);
-        if found.is_none() {
+        also.into_iter().for_each(|pin| self.tree.unpin(pin));
+        if loaded {
             self.leave_place(pin);
         } else {
             self.tree.unpin(pin);
         }
-        // Backups wait for those of the step's other requests.
-        self.act_on_rest();
-        Ok(cursor)
+        PastHit { story, was_loaded: loaded, rest, rest_at, matched }
     }
 }

@@ -39,7 +39,7 @@ impl HiCache {
                 reserve[Order::of(part, tier).number()] = writing.reserve(pools.pool(tier).capacity());
             }
         }
-        let give_way = writing.host_copies == HostCopies::GiveWay;
+        let give_way = self.host.capacity() > 0 && writing.host_copies == HostCopies::GiveWay;
         self.tree.save(Saving { give_way, wanted: [host, storage], reserve });
     }
 

@@ -43,6 +43,13 @@ struct Filling {
     holds: Vec<PinId>,
 }
 
+impl StoreQueue {
+    /// Paths that wait for room, or for the next poll.
+    pub fn waiting(&self) -> usize {
+        self.places.len()
+    }
+}
+
 impl HiCache {
     /// Storage is another one, or empty: what is in memory isn't believed stored, and looked at when it comes again.
     pub(crate) fn owe_everything(&mut self) {

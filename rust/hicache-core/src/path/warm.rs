@@ -10,7 +10,6 @@ use crate::error::{Result, argument};
 use crate::hash::Namespace;
 use crate::ids::{HitId, Tier};
 use crate::page::{OwnedTokens, Tokens};
-use crate::policy::{Moment, Request, tick};
 
 /// Prefixes that may be under way.
 pub const MOST_WARM: usize = 32;
@@ -176,17 +175,12 @@ impl HiCache {
         self.let_warm_go(warm.hit);
     }
 
-    /// As `release`, and nothing is told of it but to the policy that evicts.
+    /// As `release`, and nothing is counted or remembered of it.
     fn let_warm_go(&mut self, id: HitId) {
         self.stop_fetch(id, None);
-        let Some(hit) = self.hits.remove(&id) else { return };
-        let place = self.tree.pinned(&hit.pin);
-        self.note_use(place);
-        let (tick, moment) = (tick(self.now), Moment::Released { generated: 0 });
-        self.tree.tell(Request { tick, moment, ..hit.request }, 0..place.depth, place);
-        self.tree.touch_matched(place);
-        hit.also.into_iter().for_each(|pin| self.tree.unpin(pin));
-        if hit.loaded { self.leave_place(hit.pin) } else { self.tree.unpin(hit.pin) }
+        if let Some(hit) = self.hits.remove(&id) {
+            self.let_hit_go(hit, 0);
+        }
     }
 }
 

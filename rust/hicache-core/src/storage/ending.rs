@@ -20,7 +20,13 @@ impl Workers {
         self.threads.retain(|thread| !soon(thread, deadline));
         // Closed while some are still inside it, if need be: that is its last word to them.
         let Some(store) = self.store.take() else { return };
-        let close = move || drop(catch_unwind(AssertUnwindSafe(|| store.close())));
+        let memory = self.memory.take();
+        let close = move || {
+            drop(catch_unwind(AssertUnwindSafe(|| store.close())));
+            // In this order: it may have told a device of that memory.
+            drop(store);
+            drop(memory);
+        };
         // Without a thread to be had, dropping it has to do.
         if let Ok(closing) = std::thread::Builder::new().name("hicache-io-close".into()).spawn(close) {
             soon(&closing, deadline.max(Instant::now() + MOMENT));

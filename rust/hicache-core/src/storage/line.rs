@@ -30,6 +30,8 @@ pub(super) struct Parts {
 #[derive(Default)]
 pub(super) struct Line {
     pub request: Request,
+    /// Tokens that nobody has begun with.
+    pub ready: u64,
     /// Those of which something is left.
     pub reads: VecDeque<Arc<Read>>,
 }
@@ -43,6 +45,7 @@ impl Line {
         };
         let read = Arc::clone(read?);
         let keys = read.take(read.batch.pages(tokens), end);
+        self.ready -= read.batch.tokens(keys.len());
         if read.left() == 0 {
             _ = match end {
                 End::Front => self.reads.pop_front(),

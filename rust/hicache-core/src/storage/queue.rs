@@ -103,16 +103,21 @@ impl Queue {
     }
 
     /// A part of a batch was read, or at least tried.
-    pub fn read(&self, read: &Arc<Read>, keys: Range<usize>, issued: u64, outcomes: &[Outcome]) {
+    pub fn read(
+        &self,
+        read: &Arc<Read>,
+        keys: Range<usize>,
+        (issued, completed): (u64, u64),
+        outcomes: &[Outcome],
+    ) {
         let mut books = self.books();
-        let completed = self.now();
         let number = read.batch.request().number;
         let tokens = read.batch.tokens(keys.len());
         if let Some(at) = books.under_way.iter().position(|one| *one == (number, issued, tokens)) {
             books.under_way.swap_remove(at);
         }
         books.order.read(ReadTime { issued, completed, tokens });
-        drop(books);
+        self.wake_for_reads(books);
         let mut parts = read.parts();
         parts.outcomes[keys].copy_from_slice(outcomes);
         parts.open -= 1;
@@ -164,7 +169,7 @@ impl Queue {
         let (gone, left): (VecDeque<Batch>, VecDeque<Batch>) =
             asked.into_iter().partition(|batch| batch.is_question_of(number));
         books.first = left;
-        drop(books);
+        self.wake_for_reads(books);
         gone.iter().for_each(|batch| self.done.push(Completion::cancelled(batch)));
         self.leave(line);
     }
@@ -176,8 +181,18 @@ impl Queue {
 
     /// The engine made a step.
     pub fn step(&self, step: Step) {
-        self.books().order.step(step);
-        self.work.notify_one();
+        let mut books = self.books();
+        books.order.step(step);
+        self.wake_for_reads(books);
+    }
+
+    /// Something changed that an order may go by: if reads wait, it is asked again.
+    fn wake_for_reads(&self, books: MutexGuard<'_, Books>) {
+        let any = !books.lines.is_empty();
+        drop(books);
+        if any {
+            self.work.notify_one();
+        }
     }
 
     /// For how long the oldest read of each request has been under way, in microseconds.
@@ -213,7 +228,8 @@ impl Queue {
         self.work.notify_all();
     }
 
-    fn now(&self) -> u64 {
+    /// Microseconds since it was made.
+    pub fn now(&self) -> u64 {
         u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX)
     }
 
@@ -229,6 +245,7 @@ impl Books {
         let request = batch.request();
         let line = self.lines.entry(request.number).or_default();
         line.request = request;
+        line.ready += batch.tokens(batch.keys.len());
         line.reads.push_back(Arc::new(Read::new(batch)));
     }
 
@@ -260,7 +277,7 @@ impl Books {
         let own = || self.under_way.iter().filter(|one| one.0 == number);
         Seen {
             request: line.request,
-            ready: line.reads.iter().map(tokens).sum(),
+            ready: line.ready,
             ends: [line.reads.front(), line.reads.back()].map(|read| read.map_or(0, tokens)),
             reading: own().map(|one| one.2).sum(),
             since: own().map(|one| one.1).min(),

@@ -19,6 +19,7 @@ use crate::error::{Result, argument};
 use crate::hash::Digest;
 use crate::identity::Fingerprint;
 use crate::policy::fetching::{Fair, Order, Step};
+use std::any::Any;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -48,6 +49,8 @@ pub struct Workers {
     board: Arc<Board>,
     /// Until `close`.
     pub(super) store: Option<Arc<dyn Store>>,
+    /// The memory that it was told of: it stays as long as the store isn't closed.
+    pub(super) memory: Option<Arc<dyn Any + Send + Sync>>,
     /// Those that may be inside it.
     pub(super) threads: Vec<JoinHandle<()>>,
 }
@@ -73,8 +76,8 @@ impl Workers {
     ) -> Result<Self> {
         let queue = Arc::new(Queue::new(order, queue));
         let (removals, board) = (Arc::default(), Arc::new(Board::of(&**store)));
-        let mut workers =
-            Self { queue, removals, board, store: Some(Arc::clone(store)), threads: Vec::new() };
+        let (own, threads_of) = (Some(Arc::clone(store)), Vec::new());
+        let mut workers = Self { queue, removals, board, store: own, memory: None, threads: threads_of };
         for n in 0..threads {
             let (store, queue) = (Arc::clone(store), Arc::clone(&workers.queue));
             let (removals, board) = (Arc::clone(&workers.removals), Arc::clone(&workers.board));
@@ -83,13 +86,15 @@ impl Workers {
             let work = move || carry_out(&*store, (&removals, &board), &queue, writes);
             match std::thread::Builder::new().name(format!("hicache-io-{n}")).spawn(work) {
                 Ok(thread) => workers.threads.push(thread),
-                Err(error) => {
-                    workers.queue.close();
-                    return argument("io_threads", format!("no thread to be had: {error}"));
-                }
+                Err(error) => return argument("io_threads", format!("no thread to be had: {error}")),
             }
         }
         Ok(workers)
+    }
+
+    /// The store was told of this memory: what a close that takes too long leaves behind keeps it.
+    pub fn hold(&mut self, memory: Arc<dyn Any + Send + Sync>) {
+        self.memory = Some(memory);
     }
 
     /// A write or a removal is asked for now, whenever it is submitted: a removal wins over every write before it.
@@ -186,8 +191,9 @@ fn carry_out(store: &dyn Store, (removals, board): (&Removals, &Board), queue: &
             }
             Job::Part(read, keys, issued) => {
                 let outcomes = part(store, &read.batch, keys.clone());
+                let completed = queue.now();
                 board.ask(store);
-                queue.read(&read, keys, issued, &outcomes);
+                queue.read(&read, keys, (issued, completed), &outcomes);
             }
         }
     }
@@ -248,8 +254,8 @@ pub(super) fn attempt(store: &dyn Store, keys: Keys<'_>, work: &Work) -> Vec<Out
     trying(keys.len(), || match work {
         Work::Exists => store.exists(keys),
         Work::Remove => store.remove(keys),
-        Work::Clear => Vec::new(),
-        Work::Get(pages) => get(store, keys, pages),
+        // `part` and `clear` carry these out.
+        Work::Get(_) | Work::Clear => Vec::new(),
         Work::Put(pages, parents) => {
             // SAFETY: the batch holds these slots; nobody writes to a host page that is being stored.
             let run = |&(at, length): &(*mut u8, usize)| unsafe { std::slice::from_raw_parts(at, length) };

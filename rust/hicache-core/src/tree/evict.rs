@@ -168,7 +168,9 @@ impl Tree {
         let (start, strand) = (self.arena[node].start, self.arena[node].strand);
         out.unsaved += self.lost(tier, node, start + remains..start + before);
         let parts = self.cut(node, tier, count, &mut out.slots);
-        self.settle_debt(strand);
+        if self.in_debt() > 0 {
+            self.settle_debt(strand);
+        }
         out.parts.iter_mut().zip(parts).for_each(|(all, part)| all.extend(part));
         // What is left on the host alone is the host's to give up from now on.
         if tier == Tier::Device && other > 0 {

@@ -151,12 +151,15 @@ impl Tree {
     /// Pages at the end of an edge are gone, and with them, perhaps, the name under which what they hung on was to be
     /// stored.
     pub(super) fn owe_rest(&mut self, strand: u32, parent: u32) {
+        if self.saving.wanted[Tier::Host as usize] != Wanted::All {
+            return;
+        }
         let rest = match self.strands[strand].last() {
             NIL if self.arena.holds(parent) => self.arena[parent].strand,
             NIL => NIL,
             _ => strand,
         };
-        if rest != NIL && self.saving.wanted[Tier::Host as usize] == Wanted::All {
+        if rest != NIL {
             self.strands.owe(rest, true);
             self.settle_debt(rest);
         }

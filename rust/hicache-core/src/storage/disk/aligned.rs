@@ -129,7 +129,12 @@ impl Bounces {
     /// Takes one back whose transfer has ended.
     pub fn give(&self, bounce: Bounce) {
         let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
-        if free.iter().map(|buffer| buffer.size).sum::<usize>() + bounce.buffer.size <= KEPT {
+        // In order of their last use: where pages of another size are moved now, those of before go.
+        let mut all = free.iter().map(|buffer| buffer.size).sum::<usize>() + bounce.buffer.size;
+        while all > KEPT && !free.is_empty() {
+            all -= free.remove(0).size;
+        }
+        if all <= KEPT {
             free.push(bounce.buffer);
         }
     }

@@ -22,16 +22,6 @@ pub enum Asked<T> {
     None,
 }
 
-impl<T> Asked<T> {
-    /// What is there.
-    pub fn have(self) -> Option<T> {
-        match self {
-            Self::Have(it) => Some(it),
-            Self::Wait | Self::None => None,
-        }
-    }
-}
-
 impl Extents {
     /// A free slot: one that was written before, if the class has one. `Wait` where the only ones are those that
     /// zeros are being written to.

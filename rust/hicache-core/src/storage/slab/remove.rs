@@ -16,8 +16,9 @@ impl Slab {
         let now = self.clock.now();
         let mut outcomes = vec![Outcome::Absent; keys.len()];
         let mut book = self.book();
-        let Some(&identity) = book.identities.get(keys.identity) else { return outcomes };
+        let identity = book.identities.get(keys.identity).copied();
         for (outcome, &digest) in outcomes.iter_mut().zip(keys.digests) {
+            let Some(identity) = identity else { break };
             let key = Key { identity, digest };
             book.index.cancel(&key);
             if let Some((page, time)) = book.index.find(&key) {

@@ -112,7 +112,7 @@ impl Writer {
         }
         let (file, made) = match growth.spare.take() {
             Some(spare) => (spare, self.spare()),
-            None => (self.media.create(&self.next(), size)?, self.next()),
+            None => (self.create(&self.next(), size)?, self.next()),
         };
         let number = tail.number + 1;
         let header = Header { store: self.options.store, number, first: tail.sequence, after: None };
@@ -138,11 +138,11 @@ impl Writer {
     /// # Errors
     /// The system's; nothing is left of it.
     pub fn prepare(&self, size: usize) -> io::Result<File> {
-        let made = self.media.create(&self.spare(), size);
-        if made.is_err() {
-            let _ = fs::remove_file(self.spare());
-        }
-        made
+        self.create(&self.spare(), size)
+    }
+
+    fn create(&self, path: &Path, size: usize) -> io::Result<File> {
+        self.media.create(path, size).inspect_err(|_| drop(fs::remove_file(path)))
     }
 
     /// Whether the segment that is written is half full, or none is.
