@@ -21,6 +21,7 @@ const PAGES: Shape = Shape {
     deadline: 10.0,
     threshold: 0,
     load: 0,
+    engine_owns_slots: false,
     writing: common::rig::MIRRORED,
 };
 

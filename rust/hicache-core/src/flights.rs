@@ -132,9 +132,10 @@ impl Flights {
     }
 
     /// Moves batches whose deadline has passed out of the queues; returns how many. The deadline alone
-    /// decides, not whether the batch has landed here: that may differ between ranks.
+    /// decides, not whether the batch has landed here: that may differ between ranks. Questions own nothing, and
+    /// are forgotten: a store that never answers would have ranks, which take strays in their order, keep all of them.
     pub fn expire(&mut self, now: f64) -> usize {
-        let before = self.strays.len();
+        let mut passed = 0;
         for queue in [&mut self.stores, &mut self.prefetches] {
             if !queue.iter().any(|batch| now >= batch.deadline) {
                 continue;
@@ -142,9 +143,10 @@ impl Flights {
             let (late, rest): (Vec<Batch>, Vec<Batch>) =
                 std::mem::take(queue).into_iter().partition(|batch| now >= batch.deadline);
             queue.extend(rest);
-            self.strays.extend(late);
+            passed += late.len();
+            self.strays.extend(late.into_iter().filter(|batch| !matches!(batch.what, What::Exists { .. })));
         }
-        self.strays.len() - before
+        passed
     }
 
     /// Nobody waits for any storage work any more: it keeps what it owns until it lands, like what is late.

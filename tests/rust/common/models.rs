@@ -27,12 +27,19 @@ pub struct Shape {
     pub deadline: f64,
     pub layout: LayoutKind,
     pub writing: Writing,
+    pub threads: usize,
+    pub queue: usize,
+    /// In tokens, of prefetches.
+    pub threshold: usize,
 }
 
 impl Shape {
     pub fn of(parts: &[(Needs, u32, u32)]) -> Self {
         let (layout, parts, writing) = (LayoutKind::PageUnified, parts.to_vec(), usual());
-        Self { page: 2, device: 32, host: 64, parts, unified: None, cap: 0, deadline: 10.0, layout, writing }
+        let (threads, queue, threshold) = (2, 16, 0);
+        let (device, host, deadline) = (32, 64, 10.0);
+        let (page, unified, cap) = (2, None, 0);
+        Self { page, device, host, parts, unified, cap, deadline, layout, writing, threads, queue, threshold }
     }
 }
 
@@ -73,12 +80,12 @@ pub fn config(shape: &Shape) -> Config {
         gpu: None,
         gpu_copies: GpuOptions::default(),
         copies: CpuOptions::default(),
-        io_threads: 2,
-        write_queue: 16,
+        io_threads: shape.threads,
+        write_queue: shape.queue,
         prefetch: StopOptions::named("wait_complete"),
         prefetch_deadline: shape.deadline,
         store_deadline: shape.deadline,
-        prefetch_threshold: 0,
+        prefetch_threshold: shape.threshold,
         load_threshold: 0,
     }
 }

@@ -50,6 +50,7 @@ pub struct Shape {
     pub writing: Writing,
     /// The same, of loads.
     pub load: usize,
+    pub engine_owns_slots: bool,
 }
 
 impl Default for Shape {
@@ -66,6 +67,7 @@ impl Default for Shape {
             threshold: 0,
             writing: usual(),
             load: 0,
+            engine_owns_slots: false,
         }
     }
 }
@@ -81,7 +83,7 @@ pub fn config(shape: Shape) -> Config {
         bigrams: false,
         pools,
         device_slots: shape.device,
-        engine_owns_slots: false,
+        engine_owns_slots: shape.engine_owns_slots,
         host_slots: shape.host,
         parts: Vec::new(),
         unified: None,

@@ -63,7 +63,7 @@ impl HiCache {
             if self.storage && (self.asking.writes || self.config.writing.storage == Write::Back) {
                 let free = self.host_pools().nth(space).map_or(0, crate::host::SlotPool::free);
                 for next in self.reserve(order(Tier::Host), free) {
-                    if !next.saved {
+                    if !next.saved && !self.to_store.refused {
                         let end = self.wanted_end(next.end, Mark::Storage);
                         if self.asking.writes {
                             self.tree.mark(end, Mark::Soon);

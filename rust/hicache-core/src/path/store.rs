@@ -28,12 +28,23 @@ const WAITING: usize = 4096;
 /// What is to be stored.
 #[derive(Debug, Default)]
 pub(crate) struct StoreQueue {
-    /// Ends of paths that are stored when there is room.
-    places: VecDeque<Cursor>,
+    /// Ends of paths that are stored when there is room, and from where on.
+    places: VecDeque<(Cursor, Rest)>,
     /// The same, to look one up.
     known: HashSet<Cursor, FixedState>,
     /// The batch that is being filled.
     filling: Filling,
+    /// The store failed at something, or declined it, since something happened: reserves don't ask it again meanwhile.
+    pub(super) refused: bool,
+}
+
+/// What of a path is still to be looked at: pages from this one on; of a part what is behind so many, and all of those after
+/// it. What failed before waits until the path comes again.
+#[derive(Clone, Copy, Debug, Default)]
+struct Rest {
+    page: u32,
+    part: usize,
+    behind: u32,
 }
 
 #[derive(Debug, Default)]
@@ -61,17 +72,21 @@ impl HiCache {
 
     /// The path to a place is to be stored, as far as it is on the host.
     pub(crate) fn note_store(&mut self, end: Place) {
+        self.note_rest(end, Rest::default());
+    }
+
+    fn note_rest(&mut self, end: Place, rest: Rest) {
         let note = self.tree.cursor(end);
         if !self.to_store.known.insert(note) {
             return;
         }
         if self.to_store.places.len() == WAITING {
             self.stats.stores_forgotten += 1;
-            if let Some(place) = self.next_to_store() {
+            if let Some((place, _)) = self.next_to_store() {
                 self.tree.owe(place);
             }
         }
-        self.to_store.places.push_back(note);
+        self.to_store.places.push_back((note, rest));
     }
 
     /// A backup has landed: what came with it goes on, or waits.
@@ -83,7 +98,7 @@ impl HiCache {
             }
             if self.asking.writes || self.config.writing.storage != Write::Back {
                 if self.has_room_to_store() {
-                    self.store_path(place);
+                    self.store_path(place, Rest::default());
                 } else {
                     self.note_store(place);
                 }
@@ -96,19 +111,19 @@ impl HiCache {
     pub(crate) fn store_waiting(&mut self) {
         while !self.to_store.places.is_empty() && self.has_room_to_store() {
             // What one that is gone hung on is owed.
-            if let Some(place) = self.next_to_store() {
+            if let Some((place, rest)) = self.next_to_store() {
                 let landed = self.tree.ancestor(place, self.landed_depth(place));
-                self.store_path(landed);
+                self.store_path(landed, rest);
             }
         }
         self.submit_store();
     }
 
     /// The place that waits longest, if it is still there.
-    fn next_to_store(&mut self) -> Option<Place> {
-        let note = self.to_store.places.pop_front()?;
+    fn next_to_store(&mut self) -> Option<(Place, Rest)> {
+        let (note, rest) = self.to_store.places.pop_front()?;
         self.to_store.known.remove(&note);
-        self.tree.resolve(note)
+        Some((self.tree.resolve(note)?, rest))
     }
 
     /// Leading pages of the path to a place that aren't still being copied to the host.
@@ -128,8 +143,9 @@ impl HiCache {
         copies.flatten().any(|&landing| landing == slot)
     }
 
-    /// Everything of a path that is on the host and wanted in storage, parents first.
-    fn store_path(&mut self, place: Place) {
+    /// Everything of a path that is on the host and wanted in storage, parents first; what there is no room for waits
+    /// for its turn.
+    fn store_path(&mut self, place: Place, from: Rest) {
         let mut depth = self.tree.resident_depth(place, Tier::Host);
         let mark = match self.tree.saving().wanted[Tier::Host as usize] {
             Wanted::UsedAgain => Some(Mark::Host),
@@ -140,14 +156,39 @@ impl HiCache {
             depth = depth.min(self.tree.marked_depth(place, mark));
         }
         let end = self.tree.ancestor(place, depth);
-        for pages in self.tree.unstored(end) {
-            self.tree.store(end, pages.clone());
-            let slots = self.tree.slots(end, pages.clone(), Tier::Host);
-            let to_store = self.pages_to_store(end, pages.clone(), &slots);
-            to_store.into_iter().zip(pages).for_each(|(page, at)| self.add(end, page, at));
+        match self.store_pages(end, from).or_else(|| self.store_parts(end, from)) {
+            Some(rest) => self.note_rest(end, rest),
+            None => self.tree.settle_debts(end),
         }
-        for part in 0..self.parts.len() {
-            let owed = self.tree.take_owed(part, end);
+    }
+
+    /// Pages of a path, as far as more may be on their way; what is left.
+    fn store_pages(&mut self, end: Place, from: Rest) -> Option<Rest> {
+        for pages in self.tree.unstored(end) {
+            let mut page = pages.start.max(from.page);
+            while page < pages.end {
+                #[expect(clippy::cast_possible_truncation, reason = "no more than a batch")]
+                let to = pages.end.min(page + self.room_to_store() as u32);
+                if to == page {
+                    return Some(Rest { page, ..from });
+                }
+                self.tree.store(end, page..to);
+                let slots = self.tree.slots(end, page..to, Tier::Host);
+                let to_store = self.pages_to_store(end, page..to, &slots);
+                // What is behind it may leave meanwhile.
+                let hold = if to < end.depth { self.tree.ancestor(end, to) } else { end };
+                to_store.into_iter().zip(page..to).for_each(|(page, at)| self.add(hold, page, at));
+                page = to;
+            }
+        }
+        None
+    }
+
+    /// The same of what parts have of it. What one edge has of a part goes together.
+    fn store_parts(&mut self, end: Place, from: Rest) -> Option<Rest> {
+        for part in from.part..self.parts.len() {
+            let behind = if part == from.part { from.behind } else { 0 };
+            let (owed, left) = self.tree.take_owed(part, end, behind, self.room_to_store());
             let (landing, owed): (Vec<_>, Vec<_>) =
                 owed.into_iter().partition(|&(_, slot)| self.is_landing(part, slot));
             landing.into_iter().for_each(|(_, slot)| self.tree.owe_part(part, end, slot));
@@ -159,8 +200,11 @@ impl HiCache {
                 let end = if at < held { self.tree.ancestor(end, at + 1) } else { end };
                 self.add(end, page, at);
             }
+            if let Some(behind) = left {
+                return Some(Rest { page: end.depth, part, behind });
+            }
         }
-        self.tree.settle_debts(end);
+        None
     }
 
     /// One more page of a batch. What it holds it holds up to there, with its parts.
@@ -198,11 +242,18 @@ impl HiCache {
         self.flights.stores.push_back(Batch::new(id, deadline, What::Store { holds, written }));
     }
 
-    /// Whether another batch may be on its way.
-    fn has_room_to_store(&self) -> bool {
+    /// How many more pages may be on their way, of a batch that may be; no more than this one takes.
+    fn room_to_store(&self) -> usize {
         let (batches, pages) = self.flights.storing();
-        let most = (self.host.capacity() / 2).max(1);
-        batches < self.config.write_queue && pages + self.to_store.filling.pages.len() < most
+        if batches >= self.config.write_queue {
+            return 0;
+        }
+        let (most, filling) = ((self.host.capacity() / 2).max(1), self.to_store.filling.pages.len());
+        most.saturating_sub(pages + filling).min(BATCH_PAGES - filling)
+    }
+
+    fn has_room_to_store(&self) -> bool {
+        self.room_to_store() > 0
     }
 
     /// A batch was written, or wasn't.
@@ -215,6 +266,7 @@ impl HiCache {
                 Outcome::Cancelled => self.stats.store_cancelled_pages += 1,
                 _ => self.stats.store_failed_pages += 1,
             }
+            self.to_store.refused |= !matches!(outcome, Outcome::Hit | Outcome::Cancelled);
             if *outcome != Outcome::Hit {
                 let place = self.tree.pinned(&holds[page.hold as usize]);
                 match page.slot {

@@ -137,6 +137,7 @@ impl HiCache {
     /// Something happened that may change what leaves next.
     pub(crate) const fn stir(&mut self) {
         self.to_write.budget = None;
+        self.to_store.refused = false;
     }
 
     /// Whether reserves may copy more. Each verb allows them as much as they hold: where the host has no room for all

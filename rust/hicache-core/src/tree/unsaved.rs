@@ -1,14 +1,42 @@
-//! What of a tier is wanted in the next one and isn't there: all of it, for who writes everything before an end.
-//!
-//! Looks at every node: it is for moments when nothing else is to be fast. On error: nothing here fails.
+//! What of a tier is wanted in the next one and isn't there: of parts along a path; and all of it, for who writes everything
+//! before an end. That looks at every node: it is for moments when nothing else is to be fast. On error: nothing here fails.
 
 use super::Tree;
 use super::marks::Marks;
 use super::saving::Wanted;
 use super::walk::Place;
-use crate::ids::Tier;
+use crate::ids::{Slot, Tier};
 
 impl Tree {
+    /// Slots of a component on the host that storage hasn't got, on the path to `end` behind so many pages, with their pages
+    /// (counted from 0): they are on their way there from now on. As many as are wanted, and what is on the same edge; and
+    /// behind how many pages there may be more.
+    pub fn take_owed(
+        &mut self,
+        component: usize,
+        end: Place,
+        from: u32,
+        most: usize,
+    ) -> (Vec<(u32, Slot)>, Option<u32>) {
+        let (mut owed, mut behind) = (Vec::new(), from);
+        for node in self.path(end) {
+            let n = &mut self.arena[node];
+            if n.end > end.depth || n.end <= from || !n.parts[component].owed {
+                continue;
+            }
+            if owed.len() >= most {
+                return (owed, Some(behind));
+            }
+            behind = n.end;
+            n.parts[component].owed = false;
+            let slots = &n.parts[component].slots[Tier::Host as usize];
+            let first = if slots.len() == 1 { n.end - 1 } else { n.start };
+            let there = (first..).zip(slots).filter(|(_, slot)| **slot != crate::ids::NO_SLOT);
+            owed.extend(there.map(|(page, &slot)| (page, slot)));
+        }
+        (owed, None)
+    }
+
     /// What is stored isn't known of any page any more: storage is another one, or empty.
     pub fn forget_stored(&mut self) {
         for index in self.strands.parents_first() {
