@@ -7,6 +7,7 @@ use common::every::{filled, key, kinds, kinds_with, pages};
 use common::mixed::Mixed;
 use common::models::Shape;
 use common::store::{Fault, FaultStore, Verb};
+use hicache_core::Cleared;
 use hicache_core::ids::{HitId, Tier};
 use hicache_core::policy::StopOptions;
 use hicache_core::policy::fetching::Verdict;
@@ -171,6 +172,18 @@ fn many_who_wait_all_end_where_the_host_is_small() {
             }
             rig.drained();
         }
+        // Nobody runs: those who find no room don't wait for ever.
+        let mut rig = Mixed::over(&shape, Some(&store));
+        let waiting: Vec<HitId> = prompts.iter().map(|tokens| rig.find(tokens)).collect();
+        waiting.iter().for_each(|&hit| assert!(rig.cache.prefetch(hit).unwrap()));
+        let mut polls = 0;
+        while waiting.iter().any(|&hit| rig.view(hit).waiting) {
+            rig.land();
+            polls += usize::from(rig.cache.in_flight() == 0);
+            assert!(polls < 1_000, "somebody waits for ever: {shape:?}");
+        }
+        waiting.into_iter().for_each(|hit| _ = rig.cache.release(hit, 0).unwrap());
+        rig.drained();
     }
 }
 
@@ -200,5 +213,46 @@ fn a_small_request_does_not_wait_for_a_large_one() {
             rig.cache.release(hit, 0).unwrap();
         }
         rig.drained();
+    }
+}
+
+/// Storage is cleared while a request waits, who asks again: what the first attempt is answered is not the second one's.
+#[test]
+fn who_asks_again_after_a_clear_hears_its_own_answer() {
+    let tokens = pages(1, 6);
+    for shape in kinds() {
+        for verb in [Verb::Exists, Verb::Get] {
+            let shape = Shape { threads: 4, ..shape.clone() };
+            let store = filled(&shape, 1, std::slice::from_ref(&tokens));
+            store.plan(move |at, _| if at == verb { Fault::Gated } else { Fault::None });
+            let mut rig = Mixed::over(&shape, Some(&store));
+            let first = if verb == Verb::Get { reads(&shape) } else { 1 };
+            let hit = rig.find(&tokens);
+            assert!(rig.cache.prefetch(hit).unwrap());
+            rig.until("the first attempt", |_| store.waiting() == first);
+            let clear = rig.cache.clear_storage().unwrap();
+            assert!(!rig.view(hit).waiting);
+            rig.until("the clear", |rig| rig.cache.cleared(clear) != Cleared::Waiting);
+            store.plan(|_, _| Fault::Gated);
+            assert!(rig.cache.prefetch(hit).unwrap());
+            rig.until("the second attempt", |_| store.waiting() == first + 1);
+            let ended = store.ended();
+            (0..first).for_each(|_| assert!(store.pass(0)));
+            rig.until("the first one's end", |rig| {
+                store.ended() == ended + first && rig.cache.in_flight() == 1
+            });
+            assert_eq!(
+                (rig.view(hit).usable, rig.view(hit).waiting, rig.reading()),
+                (0, true, 0),
+                "{shape:?}"
+            );
+            store.plan(|_, _| Fault::None);
+            assert!(store.pass(0));
+            rig.until("the second one's end", |rig| !rig.view(hit).waiting);
+            assert_eq!(rig.view(hit).usable, 0, "{verb:?} {shape:?}");
+            rig.answer(hit, &tokens, 6);
+            rig.cache.release(hit, 0).unwrap();
+            rig.drained();
+        }
     }
 }

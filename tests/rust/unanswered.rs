@@ -213,8 +213,8 @@ fn paths_that_wait_are_no_more_than_so_many() {
         put(&mut rig, number);
         if number % 50 == 49 {
             rig.cache.poll(None, 0.0).unwrap();
-            let waiting = rig.cache.pending() - rig.cache.in_flight();
-            assert!(waiting <= 4_096, "{waiting} paths wait");
+            let paths = rig.cache.pending() - rig.cache.in_flight();
+            assert!(paths <= 4_096, "{paths} paths wait");
         }
     }
     let forgotten = rig.cache.stats().stores_forgotten;
