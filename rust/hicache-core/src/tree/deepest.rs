@@ -93,8 +93,12 @@ impl Pins {
 
     /// Soft pins on a node that are beyond `end` move up to it. None is shallower than one below it by that.
     pub fn lift(&mut self, arena: &Arena, node: u32, end: u32) {
-        let beyond: Vec<u32> =
-            self.from(arena[node].pins[Hold::Soft as usize], end).map(|(id, _)| id).collect();
+        let top = arena[node].pins[Hold::Soft as usize];
+        // Each eviction asks; usually nobody waits.
+        if top == NIL {
+            return;
+        }
+        let beyond: Vec<u32> = self.from(top, end).map(|(id, _)| id).collect();
         beyond.into_iter().for_each(|id| self.set(id, |pin| pin.depth = end));
     }
 
