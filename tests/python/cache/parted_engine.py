@@ -191,7 +191,7 @@ def make_parted(
     store: Path | Store | Served | None = None,
     **options: Any,
 ) -> PartedEngine:
-    """An engine over a new cache; `sizes`: slots of pages, windows, states. `store`: a directory or a store."""
+    """An engine over a new cache; `sizes`: slots of pages, windows, states. `store`: directory or store."""
     device = PartedDevice(sizes[0], page_size, sizes[1], sizes[2], tokens)
     cache = HiCache(
         device.pools,
