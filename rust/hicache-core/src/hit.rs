@@ -132,6 +132,21 @@ impl Fetch {
         self.front..self.at + if self.settled { self.present } else { self.keys as u32 }
     }
 
+    /// Pages that haven't come and still may, and those that are being read or will be when it is their turn.
+    pub fn missing(&self) -> (usize, usize) {
+        let known = self.settled && self.asked.is_empty();
+        let asked = if known { self.present as usize } else { self.keys };
+        let came = (self.begun as usize).saturating_sub(self.reading);
+        (asked.saturating_sub(came).max(self.reading), self.reading)
+    }
+
+    /// The same with parts, whose keys and reads aren't pages of the prefix alone: what is read becomes usable together,
+    /// when all of it has come.
+    pub fn missing_together(&self) -> (usize, usize) {
+        let read = if self.open > 0 { self.usable.len() } else { 0 };
+        (if self.asked.is_empty() { read } else { self.span as usize }, read)
+    }
+
     /// Host slots of a space that hold what came before its turn.
     pub fn held(&self, space: u8) -> usize {
         let full: usize = self.early.values().map(|early| early.slots.len()).sum();

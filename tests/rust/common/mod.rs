@@ -20,6 +20,7 @@ pub mod models;
 pub mod naive;
 pub mod over;
 pub mod own;
+pub mod owner;
 pub mod parts;
 pub mod plain;
 pub mod policies;

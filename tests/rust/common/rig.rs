@@ -129,18 +129,28 @@ impl Rig {
         policy: Box<dyn Eviction>,
         order: Box<dyn ReadOrder>,
     ) -> Self {
-        let config = config(shape);
+        Self::over(config(shape), store, policy, order)
+    }
+
+    pub fn over(
+        config: Config,
+        store: Option<&Arc<FaultStore>>,
+        policy: Box<dyn Eviction>,
+        order: Box<dyn ReadOrder>,
+    ) -> Self {
+        let size = config.page_size.tokens();
         let host = assemble::host_memory(&config).unwrap();
         let memory = Arc::new(Memory::new(&config, &host));
         let gate = Gate::new(Arc::clone(&memory));
         let workers = store.map(|store| {
             let store: Arc<dyn Store> = Arc::<FaultStore>::clone(store);
-            (Workers::with_order(&store, shape.threads, shape.queue, order).unwrap(), config.identity)
+            let workers = Workers::with_order(&store, config.io_threads, config.write_queue, order);
+            (workers.unwrap(), config.identity)
         });
         let storage = workers.is_some();
         let executor = Executor::new(Box::new(gate.clone()), workers, host);
         let cache = HiCache::with_policy(config, executor, storage, policy).unwrap();
-        Self { cache, memory, gate, namespace: Namespace::default(), stamps: None, size: shape.page as usize }
+        Self { cache, memory, gate, namespace: Namespace::default(), stamps: None, size }
     }
 
     pub fn find(&mut self, tokens: &[i32]) -> HitId {

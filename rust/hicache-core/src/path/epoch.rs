@@ -21,7 +21,8 @@ use crate::tree::{By, Hold, PinId, Place};
 
 impl HiCache {
     /// Ends the epoch. Pages are stored and asked for under `identity` from now on. Returns how many pages left the
-    /// device and the host; others follow when the requests that hold them end.
+    /// device and the host; others follow when the requests that hold them end. An engine that owns the slots learns from
+    /// [`HiCache::returned_slots`] which are its own again, now and then.
     ///
     /// # Errors
     /// When the cache is closed.

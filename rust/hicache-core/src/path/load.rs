@@ -65,8 +65,6 @@ impl HiCache {
         given: Option<&[Slot]>,
         budget: Option<usize>,
     ) -> Result<Loaded> {
-        self.open()?;
-        self.on_device()?;
         self.check_load(ids, given)?;
         self.leaves_by(By::Load);
         // All are held before room is made for any: none may go to make room for another.
@@ -129,7 +127,13 @@ impl HiCache {
         gates
     }
 
-    fn check_load(&mut self, ids: &[HitId], given: Option<&[Slot]>) -> Result<()> {
+    /// Whether a load of these would be refused: for who decides something about it before.
+    ///
+    /// # Errors
+    /// Those of [`HiCache::load`].
+    pub fn check_load(&mut self, ids: &[HitId], given: Option<&[Slot]>) -> Result<()> {
+        self.open()?;
+        self.on_device()?;
         let mut seen = hashbrown::HashSet::new();
         for &id in ids {
             if self.hit(id)?.loaded {

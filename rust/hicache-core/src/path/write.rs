@@ -50,9 +50,11 @@ impl HiCache {
 
     /// A request found the path to `end`, which another one had brought.
     pub(crate) fn found(&mut self, id: HitId, end: Place) {
-        if self.asking.writes {
+        // Who brings up what may be asked for is no request.
+        let warm = self.hits.get(&id).is_some_and(|hit| hit.warm);
+        if self.asking.writes && !warm {
             self.follow_wish(id, end, end.depth);
-        } else {
+        } else if !warm {
             self.used_again(end);
         }
         self.store_what_is_owed(end);
