@@ -148,12 +148,17 @@ def main() -> None:
             alone.append(victim(None)[0])
             shares[name].append(turns / ((alone[-2] + alone[-1]) / 2))
             others[name].append(used)
-    print(f"{'no cache':>15}: {statistics.median(alone) / 1e6:.1f} M turns/s, {min(alone) / 1e6:.1f} to", end=" ")
+    print(
+        f"{'no cache':>15}: {statistics.median(alone) / 1e6:.1f} M turns/s, {min(alone) / 1e6:.1f} to",
+        end=" ",
+    )
     print(f"{max(alone) / 1e6:.1f}")
     for name, found in shares.items():
         low, middle, high = statistics.quantiles(found, n=4)
         used = statistics.median(others[name])
-        print(f"{name:>15}: {middle:.1%} of that ({low:.0%} to {high:.0%} in half of {ROUNDS} rounds)", end=", ")
+        print(
+            f"{name:>15}: {middle:.1%} of that ({low:.0%} to {high:.0%} in half of {ROUNDS} rounds)", end=", "
+        )
         print(f"other threads {used:.2%} of a processor")
 
 

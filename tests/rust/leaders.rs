@@ -60,9 +60,8 @@ fn followers_get_what_the_leader_left() {
                 let (mut rig, store) = stored(shape, std::slice::from_ref(&tokens));
                 gate(&store, verb);
                 let namespace = rig.namespace.clone();
-                let warmed = matches!(leader, Leader::Warmed).then(|| {
-                    rig.cache.warm(Tokens::I32(&tokens), &namespace, false, 0.0).unwrap().unwrap()
-                });
+                let warmed = matches!(leader, Leader::Warmed)
+                    .then(|| rig.cache.warm(Tokens::I32(&tokens), &namespace, false, 0.0).unwrap().unwrap());
                 let first = warmed.is_none().then(|| asking(&mut rig, &tokens));
                 rig.until("the leader's call", |_| store.waiting() == 1);
                 let follower = asking(&mut rig, &tokens);

@@ -153,7 +153,7 @@ impl Config {
             );
         }
         if self.host_slots == 0 && self.writing.host != Write::Through {
-            return argument("host", "write policies other than write_through need a host tier");
+            return argument("host", "a write policy other than write_through needs a host tier to write to");
         }
         if self.restart.is_some() && (self.host_slots == 0 || self.memory.shared) {
             let why =

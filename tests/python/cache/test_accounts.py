@@ -121,9 +121,7 @@ def test_what_is_declined_is_missed(
     load = engine.cache.load([request.hit], **call)
     assert request.hit.length == given
     load.wait()
-    device, host, storage, missed = (
-        now - then for now, then in zip(tokens(engine), before, strict=True)
-    )
+    device, host, storage, missed = (now - then for now, then in zip(tokens(engine), before, strict=True))
     assert (device, host + storage, missed) == (0, given, 8 - given)
     assert (storage if tier == "host" else host) == 0
     assert engine.cache.stats()["load_declined_pages"] == (8 - given) // 2
