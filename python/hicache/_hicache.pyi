@@ -16,6 +16,7 @@ __all__ = [
     "__version__",
     "cuda_status",
     "memory_available",
+    "processors",
 ]
 
 __version__: str
@@ -45,6 +46,9 @@ class Place:
 
 def memory_available() -> int | None:
     """Bytes that this process may still take."""
+
+def processors() -> int:
+    """Processors that this process may keep busy: bound to, and allowed by its control groups."""
 
 @final
 class Slots:

@@ -4,7 +4,7 @@ use crate::error::{Result, argument};
 use crate::host::{LayoutKind, SlabOptions};
 use crate::identity::Fingerprint;
 use crate::page::PageSize;
-use crate::policy::{StopOptions, Writing};
+use crate::policy::{StopOptions, Write, Writing};
 use crate::pool::{self, Needs, PoolSpec};
 use crate::transfer::GpuOptions;
 use crate::transfer::cpu::CpuOptions;
@@ -151,6 +151,9 @@ impl Config {
                 "write_queue",
                 format!("must be 1 to {MAX_QUEUE} batches, got {}", self.write_queue),
             );
+        }
+        if self.host_slots == 0 && self.writing.host != Write::Through {
+            return argument("host", "a write policy other than write_through needs a host tier to write to");
         }
         if self.restart.is_some() && (self.host_slots == 0 || self.memory.shared) {
             let why =

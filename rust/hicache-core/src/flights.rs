@@ -212,6 +212,12 @@ impl Flights {
         here.fold((0, 0), |(batches, pages), (.., written)| (batches + 1, pages + written.len()))
     }
 
+    /// Of a space, the slots that are being written, but for those that nobody waits for.
+    pub fn storing_of(&self, space: u8) -> usize {
+        let here = self.writes().filter(|(batch, ..)| !batch.left);
+        here.map(|(.., written)| written.iter().filter(|page| page.slot.space == space).count()).sum()
+    }
+
     fn writes(&self) -> impl Iterator<Item = (&Batch, &[PinId], &[Written])> {
         self.stores.iter().chain(&self.strays).filter_map(|batch| match &batch.what {
             What::Store { holds, written } => Some((batch, holds.as_slice(), written.as_slice())),

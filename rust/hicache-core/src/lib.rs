@@ -19,6 +19,7 @@
 //! | readers on other threads | `reader/` |
 //! | what looks at every token: comparisons, the chain's SHA-256 | `lanes`, `sha` |
 //! | memory in huge pages, and whether memory is in them | `huge/` |
+//! | how many processors this process may use | `processors` |
 //! | what will be needed soon, so that the machine waits once | `soon` |
 //! | traces without bytes | `replay` |
 
@@ -49,6 +50,7 @@ mod parts;
 mod path;
 pub mod policy;
 pub mod pool;
+pub mod processors;
 pub mod reader;
 pub mod replay;
 pub mod restart;

@@ -82,10 +82,19 @@ impl HiCache {
         self.tree.ancestor(end, depth)
     }
 
-    /// What leaves an order next, as far as the reserve reaches beyond what is free.
+    /// What leaves an order next, as far as the reserve reaches beyond what is free and what is being copied for it.
     fn reserve(&mut self, order: Order, free: usize) -> Vec<LeavingNext> {
         let reserve = self.tree.saving().reserve.get(order.number()).copied().unwrap_or(0);
-        let next = self.tree.leaving_next(order, reserve.saturating_sub(free));
+        let space = order.component().map_or(0, |part| part + 1);
+        let under_way = match order.tier() {
+            Tier::Device => self.copying_ahead(space),
+            // All writes are a reserve's then, but for those of `write_out`.
+            Tier::Host if self.config.writing.storage == Write::Back && !self.asking.writes => {
+                self.flights.storing_of(u8::try_from(space).unwrap_or(u8::MAX))
+            }
+            Tier::Host => 0,
+        };
+        let next = self.tree.leaving_next(order, reserve.saturating_sub(free + under_way));
         if order.tier() == Tier::Device {
             for next in &next {
                 self.tree.keep_back(order, next.end);

@@ -25,6 +25,8 @@ pub(crate) struct ToWrite {
     pending: Option<(u64, SpacePages)>,
     /// Slots that reserves may still copy before something happens again; none: something did.
     budget: Option<usize>,
+    /// Copies that reserves began, in order: their ticket, and slots by space.
+    ahead: VecDeque<(u64, Vec<usize>)>,
     /// Ends of paths that found no room on the host.
     no_room: VecDeque<Cursor>,
 }
@@ -147,7 +149,22 @@ impl HiCache {
         let all = || self.tree.saving().reserve.iter().sum();
         let budget = self.to_write.budget.get_or_insert_with(all);
         *budget = budget.saturating_sub(copied);
-        *budget > 0
+        let more = *budget > 0;
+        if let Some(copy) = self.flights.backups.back().filter(|_| copied > 0) {
+            let slots = std::iter::once(copy.pages as usize).chain(copy.parts.iter().map(Vec::len));
+            self.to_write.ahead.push_back((copy.ticket, slots.collect()));
+        }
+        more
+    }
+
+    /// Slots of a space that reserves are copying: they don't leave before that is done, and are clean then.
+    pub(crate) fn copying_ahead(&mut self, space: usize) -> usize {
+        let landed = self.flights.backups.front().map_or(u64::MAX, |oldest| oldest.ticket);
+        let ahead = &mut self.to_write.ahead;
+        while ahead.front().is_some_and(|copy| copy.0 < landed) {
+            ahead.pop_front();
+        }
+        ahead.iter().map(|copy| copy.1.get(space).copied().unwrap_or(0)).sum()
     }
 
     /// A backup's copies: they go with the next ones that are submitted. The ticket of those.
