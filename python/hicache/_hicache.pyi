@@ -213,6 +213,7 @@ class Cache:
     def in_flight(self) -> int:
         """Transfers of every kind."""
     def stats(self) -> dict[str, int]: ...
+    def histograms(self) -> list[tuple[str, tuple[list[float], list[int], float]]]: ...
     def check(self) -> None: ...
     def close(self, timeout: float) -> None: ...
 
@@ -283,11 +284,7 @@ class Store:
 
     @staticmethod
     def open(
-        url: str,
-        identity: bytes,
-        fields: list[tuple[str, str]],
-        rank: list[int],
-        world: list[int],
+        url: str, identity: bytes, fields: list[tuple[str, str]], rank: list[int], world: list[int]
     ) -> Store: ...
     @staticmethod
     def relayed(desk: Desk, timeout: float, description: str, verify: bool) -> Store: ...

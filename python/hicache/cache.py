@@ -22,6 +22,7 @@ from hicache.copies import GpuCopies
 from hicache.epochs import WithEpochs
 from hicache.errors import ArgumentError, HitError
 from hicache.explain import WithExplanations
+from hicache.histograms import WithHistograms
 from hicache.hit import Hit, Inserted
 from hicache.identity import ModelIdentity
 from hicache.lifecycle import WithLifecycle
@@ -48,6 +49,7 @@ class HiCache(
     WithParts,
     WithEpochs,
     WithExplanations,
+    WithHistograms,
     WithLifecycle,
     WithStore,
     WithWaiting,

@@ -10,6 +10,7 @@ use crate::flights::Flights;
 use crate::hit::Hit;
 use crate::host::SlotPool;
 use crate::ids::{HitId, Tier};
+use crate::measured::Requests;
 use crate::parts::{DeviceSlots, PartPools};
 use crate::path::{Asking, Cleared, Forwards, StoreQueue, ToWrite, Warm, Warmed};
 use crate::policy::{self, Eviction, Stop};
@@ -68,6 +69,8 @@ pub struct HiCache {
     pub(crate) commands: Vec<Command>,
     pub(crate) executor: Executor,
     pub(crate) stats: Stats,
+    /// What loaded requests got.
+    pub(crate) requests: Requests,
     /// Seconds, as the engine last told them. Nothing here reads a clock.
     pub(crate) now: f64,
     /// Tells this cache's cursors and hits from those of others in the process.
@@ -142,6 +145,7 @@ impl HiCache {
             commands: Vec::new(),
             executor,
             stats: Stats::default(),
+            requests: Requests::default(),
             now: 0.0,
             serial,
             hits_made: 0,

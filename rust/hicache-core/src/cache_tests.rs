@@ -22,7 +22,7 @@ struct Instant([Arc<Progress>; 2]);
 
 impl Copier for Instant {
     fn submit(&mut self, job: CopyJob) {
-        self.0[job.direction as usize].job_done(job.ticket);
+        self.0[job.direction as usize].job_took(job.ticket, job.begun);
     }
 
     fn progress(&self, direction: Direction) -> &Arc<Progress> {

@@ -16,6 +16,7 @@
 //! | names of pages: digests, namespaces; who may read them | `hash`, `identity` |
 //! | host memory that outlives the process | `restart/` |
 //! | why a request got what it got | `explain` |
+//! | counters; how long work took and what requests got | `stats`, `histogram`, `measured` |
 //! | readers on other threads | `reader/` |
 //! | what looks at every token: comparisons, the chain's SHA-256 | `lanes`, `sha` |
 //! | memory in huge pages, and whether memory is in them | `huge/` |
@@ -38,6 +39,7 @@ pub mod explain;
 mod flights;
 mod gpu;
 pub mod hash;
+pub mod histogram;
 mod hit;
 pub mod host;
 pub mod huge;
@@ -45,6 +47,7 @@ pub mod identity;
 pub mod ids;
 mod key;
 mod lanes;
+pub mod measured;
 pub mod page;
 mod parts;
 mod path;

@@ -6,6 +6,7 @@ use crate::error::{Error, Result, argument};
 use crate::explain::{Loaded as Given, Reason};
 use crate::flights::Copy;
 use crate::ids::{HitId, Slot, Tier};
+use crate::path::prefetch::micros;
 use crate::tree::{By, Hold, PinId, Place};
 use crate::unified::GateId;
 
@@ -214,9 +215,10 @@ impl HiCache {
         soft.into_iter().flatten().for_each(|soft| self.tree.unpin(soft));
         let loaded = Given { device: from, host: to - from - fetched, storage: fetched };
         (hit.story.loaded, hit.copied) = (Some(loaded), to - from);
-        let (prompt, warm) = (hit.story.tokens, hit.warm);
+        let (prompt, warm, first) = (hit.story.tokens, hit.warm, hit.first_asked);
         if !warm {
             self.count_hit(loaded, prompt);
+            self.requests.waits.see(first.map_or(0, |first| micros(self.now - first)));
         }
         Ok(())
     }
@@ -228,5 +230,8 @@ impl HiCache {
         self.stats.hit_storage_tokens += tokens(loaded.storage);
         self.stats.hit_host_tokens += tokens(loaded.host);
         self.stats.missed_tokens += prompt.saturating_sub(tokens(loaded.pages()));
+        self.requests.prompts.see(prompt);
+        let tiers = [loaded.device, loaded.host, loaded.storage];
+        self.requests.hits.iter_mut().zip(tiers).for_each(|(hits, pages)| hits.see(tokens(pages)));
     }
 }
