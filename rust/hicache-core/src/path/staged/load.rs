@@ -1,0 +1,113 @@
+//! The part of `load` that takes what is staged: pages that follow the device's end of the path enter the tree there, and are
+//! copied from the slots that they wait in, which come back when the copy has landed.
+//!
+//! What isn't copied (no room on the device, below the threshold, beyond a budget or what a policy wants) is given back at
+//! once: nothing stays on the host without a request that waits for it.
+//!
+//! On error: as `load`.
+
+use super::pages;
+use crate::cache::HiCache;
+use crate::error::Result;
+use crate::explain::Reason;
+use crate::ids::{HitId, HostSlot, Slot, Tier};
+use crate::path::load::{Copies, Held};
+use crate::tree::Place;
+
+impl HiCache {
+    /// A held hit is loaded with what is on the device and what is staged behind that.
+    pub(in crate::path) fn load_staged(
+        &mut self,
+        held: Held,
+        given: Option<&mut Vec<Slot>>,
+        budget: Option<&mut usize>,
+        copies: &mut Copies,
+    ) -> Result<()> {
+        if !self.parts.is_empty() {
+            return self.load_staged_parts(held, budget, copies);
+        }
+        let Held { id, device, host, .. } = held;
+        // A hit of the same batch may have brought some of it.
+        let place = self.find_again(id)?.place;
+        let device = self.tree.move_pin(device, place);
+        self.drop_useless(id, place.depth);
+        let wanted = self.wanted_of_staged(id, place.depth, budget)?;
+        let slots = self.device_slots_for(wanted, given);
+        let count = slots.len();
+        self.stats.load_no_room_pages += (wanted - count) as u64;
+        let (from, to) = (place.depth, place.depth + pages(count));
+        self.hit_mut(id)?.story.note(to..from + pages(wanted), Reason::DeviceFull);
+        let sources = self.take_staged(id, count)?;
+        let end = self.raise_staged(id, place, &slots)?;
+        let end = self.tree.touch_exactly(end);
+        if count > 0 {
+            copies.staged.push(sources.iter().copied().map(HostSlot::full).collect());
+            copies.full.extend(slots.into_iter().zip(sources));
+            copies.pins.push((self.tree.move_pin(device, end), host, pages(count)));
+        } else {
+            self.tree.unpin(device);
+            self.tree.unpin(host);
+        }
+        self.hold_loaded(id, end, from)
+    }
+
+    /// How many staged pages of a hit are to be copied, of those that follow `depth` pages on the device: all or none, where
+    /// no policy wants less.
+    fn wanted_of_staged(&mut self, id: HitId, depth: u32, budget: Option<&mut usize>) -> Result<usize> {
+        let hit = self.hit(id)?;
+        let most = hit.most.map_or(u32::MAX, |most| most.max(depth));
+        let (end, staged) = ((depth + pages(hit.staged.slots.len())).min(most), hit.staged.slots.len());
+        let wanted = (end - depth) as usize;
+        if wanted < staged {
+            let policy = self.asking.name.clone();
+            let why = Reason::DeclinedByPolicy { policy, tokens: self.tokens(most as usize) };
+            self.decline_staged(id, end..depth + pages(staged), why)?;
+        }
+        match self.declines_so_many(wanted, 0, budget) {
+            Some(why) => {
+                self.decline_staged(id, depth..end, why)?;
+                Ok(0)
+            }
+            None => Ok(wanted),
+        }
+    }
+
+    /// These pages of a hit's path are staged, and not to be copied.
+    pub(super) fn decline_staged(&mut self, id: HitId, pages: std::ops::Range<u32>, why: Reason) -> Result<()> {
+        self.stats.load_declined_pages += u64::from(pages.end - pages.start);
+        self.hit_mut(id)?.story.note(pages, why);
+        Ok(())
+    }
+
+    /// The slots of so many leading pages that are staged for a hit, and the others come back.
+    fn take_staged(&mut self, id: HitId, count: usize) -> Result<Vec<Slot>> {
+        let slots = &mut self.hit_mut(id)?.staged.slots;
+        let rest = slots.split_off(count);
+        let slots = std::mem::take(slots);
+        self.drop_read(&rest);
+        Ok(slots)
+    }
+
+    /// Pages that follow a place, as a hit has their tokens, are on the device from now on.
+    pub(super) fn raise_staged(&mut self, id: HitId, place: Place, slots: &[Slot]) -> Result<Place> {
+        if slots.is_empty() {
+            return Ok(place);
+        }
+        let size = self.tree.page_size().tokens();
+        let hit = self.hits.get(&id).ok_or(crate::error::Error::Hit("was released"))?;
+        let from = (place.depth - hit.rest_at) as usize * size;
+        let key = hit.rest.view().range(from..from + slots.len() * size);
+        let digests = hit.keys.after(place.depth, self.tree.last_digest(place));
+        let forgotten = hit.staged.forgotten;
+        let done = self.tree.extend_from(place, place, key, Tier::Device, slots, digests);
+        self.stats.hashed_pages += done.hashed as u64;
+        debug_assert!(done.known == 0, "pages behind the device's last one are not on the device");
+        self.device.place(slots);
+        if forgotten {
+            self.tree.owe(done.place);
+        } else {
+            self.tree.store(done.place, place.depth..done.place.depth);
+        }
+        Ok(done.place)
+    }
+}
