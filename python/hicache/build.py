@@ -75,6 +75,7 @@ def core(
         engine_owns_slots=policies["slots"] == "engine",
         unified=None if unified is None else unified.numel(),
         policies=(policies["eviction"], *writes),
+        host_mode=policies["host_mode"],
         host=host.memory(page_size, page_bytes, slots) if host else _no_host(len(slots)),
         restart=restart,
         copies=host.copies() if host else (None, "auto"),

@@ -18,7 +18,7 @@ pub(crate) struct Copy {
     pub ticket: u64,
     /// Holds the device's pages.
     pub device: PinId,
-    /// Holds the host's pages.
+    /// Holds the host's pages; of what passes through staging only follows the place.
     pub host: PinId,
     /// Where the device is a unified buffer: keeps its pages where they are.
     pub gate: Option<GateId>,
@@ -28,6 +28,8 @@ pub(crate) struct Copy {
     pub parts: Vec<Vec<Slot>>,
     /// Of a backup with storage: the host slots that it fills for parts, which storage hasn't got.
     pub store: Vec<HostSlot>,
+    /// Slots of staging that it fills or, of a load, reads: it owns them until it lands.
+    pub staged: Vec<HostSlot>,
 }
 
 /// A page, or what a part has of it, that goes on to storage.

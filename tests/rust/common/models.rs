@@ -8,7 +8,7 @@ use hicache_core::policy::{StopOptions, Writing};
 use hicache_core::pool::{Needs, Plane, PoolSpec, Rows, SlotsOf};
 use hicache_core::transfer::GpuOptions;
 use hicache_core::transfer::cpu::CpuOptions;
-use hicache_core::{Config, PartSlots};
+use hicache_core::{Config, HostMode, PartSlots};
 
 /// What a model needs besides all pages.
 pub const WINDOW: Needs = Needs::Window { tokens: 4 };
@@ -62,6 +62,7 @@ pub fn config(shape: &Shape) -> Config {
         device_slots: shape.device,
         engine_owns_slots: false,
         host_slots: shape.host,
+        host_mode: HostMode::Cache,
         parts: parts.collect(),
         unified: shape.unified,
         checkpoints_per_path: shape.cap,

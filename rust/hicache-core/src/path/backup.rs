@@ -67,8 +67,10 @@ impl HiCache {
         let from = self.tree.resident_depth(place, Tier::Host);
         let on_device = self.tree.resident_depth(place, Tier::Device);
         let missing = on_device.saturating_sub(from) as usize;
-        let nothing =
-            self.host.capacity() == 0 || (missing == 0 && self.parts.is_empty()) || self.tree.is_past(place);
+        let nothing = self.stages()
+            || self.host.capacity() == 0
+            || (missing == 0 && self.parts.is_empty())
+            || self.tree.is_past(place);
         // What is on the device after a fault may never have arrived there.
         if nothing || self.executor.fault().is_some() {
             return (0, false);
@@ -126,6 +128,7 @@ impl HiCache {
             pages: pages.end - pages.start,
             parts: beside,
             store,
+            staged: Vec::new(),
         });
         (count, lacking)
     }

@@ -10,6 +10,7 @@
 use crate::cache::HiCache;
 use crate::flights::Copy;
 use crate::ids::Tier;
+use crate::staging::Side;
 use crate::transfer::Direction;
 use crate::tree::{By, Hold};
 
@@ -34,6 +35,7 @@ impl HiCache {
             self.close_gate(copy.gate);
             self.let_go(copy.device);
             self.let_go(copy.host);
+            self.unstage(Side::Reads, &copy.staged);
         }
         self.lose_backups(failed);
     }

@@ -104,8 +104,17 @@ impl HiCache {
             let pages = self.in_frames(pages);
             self.commands.push(Command::Load { ticket, pages });
             for ((device, host, pages), gate) in copies.pins.into_iter().zip(gates) {
-                let (parts, store) = (Vec::new(), Vec::new());
-                self.flights.loads.push_back(Copy { ticket, device, host, gate, pages, parts, store });
+                let (parts, store, staged) = (Vec::new(), Vec::new(), Vec::new());
+                self.flights.loads.push_back(Copy {
+                    ticket,
+                    device,
+                    host,
+                    gate,
+                    pages,
+                    parts,
+                    store,
+                    staged,
+                });
             }
         }
         for &id in ids {
