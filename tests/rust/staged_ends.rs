@@ -82,6 +82,7 @@ fn a_request_leaves() {
         assert_eq!(reads(&rig), kept, "{stage:?}");
         let_go(&mut rig, &store);
         store.plan(|_, _| Fault::None);
+        rig.evict(Tier::Device, usize::MAX);
         let again = asking(&mut rig, &tokens, 0.0);
         rig.until("all of it", |rig| !rig.view(again).waiting);
         assert_eq!(loaded(&mut rig, again, &tokens), 300, "{stage:?}");

@@ -103,8 +103,11 @@ impl HiCache {
             pages.append(&mut copies.parts);
             let pages = self.in_frames(pages);
             self.commands.push(Command::Load { ticket, pages });
-            for ((device, host, pages), gate) in copies.pins.into_iter().zip(gates) {
-                let (parts, store, staged) = (Vec::new(), Vec::new(), Vec::new());
+            copies.staged.resize_with(copies.pins.len(), Vec::new);
+            for (((device, host, pages), gate), staged) in
+                copies.pins.into_iter().zip(gates).zip(copies.staged)
+            {
+                let (parts, store) = (Vec::new(), Vec::new());
                 self.flights.loads.push_back(Copy {
                     ticket,
                     device,

@@ -63,7 +63,7 @@ impl HiCache {
         }
         // Of writes only what lands is waited for, not what comes after it: they need never end.
         let writes = !(self.flights.backups.is_empty() && self.flights.stores.is_empty());
-        let from_writes = writes && self.has_more_share();
+        let from_writes = writes && self.reads_lack_room();
         if self.room_may_come() || from_writes || self.host.free() > before {
             return;
         }
