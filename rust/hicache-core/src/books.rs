@@ -28,7 +28,7 @@ impl HiCache {
         self.check_staging()?;
         self.check_buffer()?;
         let held: usize = self.hits.values().map(|hit| 1 + usize::from(hit.also.is_some())).sum();
-        let pins = held + self.flights.pins() + self.forwards.pins();
+        let pins = held + self.flights.pins() + self.to_store.landed.pins() + self.forwards.pins();
         books(self.tree.pins() == pins, "C4: pins without a hit, a transfer or a forward")
     }
 

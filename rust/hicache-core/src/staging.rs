@@ -141,12 +141,13 @@ impl HiCache {
         }
         let of = |slots: &mut dyn Iterator<Item = HostSlot>| slots.filter(|at| at.space == space).count();
         let backups = of(&mut self.flights.backups.iter().flat_map(|copy| copy.staged.iter().copied()));
+        let landed = of(&mut self.to_store.landed.slots());
         let batches = self.flights.stores.iter().chain(&self.flights.strays);
         let written = batches.filter_map(|batch| match &batch.what {
             What::Store { written, .. } => Some(written),
             _ => None,
         });
-        backups + of(&mut written.flatten().map(|page| page.slot))
+        backups + landed + of(&mut written.flatten().map(|page| page.slot))
     }
 
     fn out_for_reads(&self, space: u8) -> usize {

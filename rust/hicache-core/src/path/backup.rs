@@ -40,6 +40,9 @@ impl HiCache {
 
     /// Starts the backup of what a path has on the device and not on the host. What finds no room is remembered.
     pub(crate) fn back_up_path(&mut self, place: Place) -> usize {
+        if self.stages() {
+            return self.write_straight(place);
+        }
         // What of it is on the host alone may leave for the rest.
         let end = self.tree.cursor(place);
         let (slots, lacking) = self.back_up(place, Room::First);
@@ -129,6 +132,7 @@ impl HiCache {
             parts: beside,
             store,
             staged: Vec::new(),
+            unstored: false,
         });
         (count, lacking)
     }

@@ -10,7 +10,6 @@
 use crate::cache::HiCache;
 use crate::flights::Copy;
 use crate::ids::Tier;
-use crate::staging::Side;
 use crate::transfer::Direction;
 use crate::tree::{By, Hold};
 
@@ -25,6 +24,10 @@ impl HiCache {
             backups.into_iter().partition(|copy| copy.ticket <= backed_up);
         for copy in arrived {
             self.close_gate(copy.gate);
+            if self.stages() {
+                self.staged_copy(copy);
+                continue;
+            }
             self.let_go(copy.device);
             self.landed(copy.host, &copy.store);
         }
@@ -33,9 +36,9 @@ impl HiCache {
                 self.stats.load_failed_pages += u64::from(copy.pages);
             }
             self.close_gate(copy.gate);
+            self.staged_load(&copy);
             self.let_go(copy.device);
             self.let_go(copy.host);
-            self.unstage(Side::Reads, &copy.staged);
         }
         self.lose_backups(failed);
     }
@@ -45,6 +48,10 @@ impl HiCache {
         self.leaves_by(By::Fault);
         let mut lost = Vec::with_capacity(failed.len());
         for copy in failed {
+            if self.stages() {
+                self.lose_staged(copy);
+                continue;
+            }
             self.stats.backup_failed_pages += u64::from(copy.pages);
             self.close_gate(copy.gate);
             let end = self.tree.pinned(&copy.host);

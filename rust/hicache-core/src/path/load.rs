@@ -29,6 +29,13 @@ pub(super) struct Held {
     pub ready: Option<PinId>,
 }
 
+/// Slots of staging that are copied from, and whether what is in them isn't believed stored.
+#[derive(Default)]
+pub(super) struct FromStaging {
+    pub slots: Vec<HostSlot>,
+    pub forgotten: bool,
+}
+
 /// What a load copies, and the pins that hold it meanwhile, with how many pages they are for.
 #[derive(Default)]
 pub(super) struct Copies {
@@ -36,7 +43,7 @@ pub(super) struct Copies {
     /// For each part; none as long as there are none.
     pub parts: Vec<Vec<(Slot, Slot)>>,
     /// Where the host is staging: of each of these, the slots that are copied from, which are its own.
-    pub staged: Vec<Vec<HostSlot>>,
+    pub staged: Vec<FromStaging>,
     /// Per hit that something is copied for: on the device and on the host.
     pub pins: Vec<(PinId, PinId, u32)>,
     /// In a unified buffer: what is copied for each of these and those before it, of FULL and of the part.
@@ -103,7 +110,7 @@ impl HiCache {
             pages.append(&mut copies.parts);
             let pages = self.in_frames(pages);
             self.commands.push(Command::Load { ticket, pages });
-            copies.staged.resize_with(copies.pins.len(), Vec::new);
+            copies.staged.resize_with(copies.pins.len(), FromStaging::default);
             for (((device, host, pages), gate), staged) in
                 copies.pins.into_iter().zip(gates).zip(copies.staged)
             {
@@ -116,7 +123,8 @@ impl HiCache {
                     pages,
                     parts,
                     store,
-                    staged,
+                    staged: staged.slots,
+                    unstored: staged.forgotten,
                 });
             }
         }

@@ -12,8 +12,8 @@
 //! `graft` to `poll`, `parts` to `evict` and `allocate`; `shared` is for a unified buffer, `forward` for what the engine
 //! computes in it meanwhile, `leftovers` for host memory that outlives the process, and `rewind` for tokens that were
 //! inserted and taken back. `write`, `reserve` and `store` say when what is copied further down; `ask` takes what an engine's
-//! own policy decided. `staged` is what `prefetch`, `poll` and `load` do where the host keeps no page. `warm` is a request without anybody behind it, `stores`, `clear` and `write_out` come from any state
-//! of all these.
+//! own policy decided. `warm` is a request without anybody behind it, `stores`, `clear` and `write_out` come from any state
+//! of all these. Where the host is staging, `straight` writes past it, and `staged` is what reads do.
 
 mod arrive;
 mod ask;
@@ -47,6 +47,7 @@ mod shared;
 mod staged;
 mod store;
 mod stores;
+mod straight;
 mod view;
 mod warm;
 mod write;

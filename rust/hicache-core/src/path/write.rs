@@ -32,6 +32,9 @@ pub(crate) struct ToWrite {
 impl HiCache {
     /// A request inserted pages up to `end`, of which those before `known` were there: others had inserted them.
     pub(crate) fn came(&mut self, id: HitId, end: Place, from: u32, known: u32) {
+        if self.stages() {
+            return self.used_straight(id, end, if known > from { known } else { 0 });
+        }
         if self.asking.writes {
             self.follow_wish(id, end, if known > from { known } else { 0 });
         } else {
@@ -50,6 +53,9 @@ impl HiCache {
 
     /// A request found the path to `end`, which another one had brought.
     pub(crate) fn found(&mut self, id: HitId, end: Place) {
+        if self.stages() {
+            return self.used_straight(id, end, end.depth);
+        }
         if self.asking.writes {
             self.follow_wish(id, end, end.depth);
         } else {

@@ -11,7 +11,9 @@ use crate::cache::HiCache;
 use crate::error::Result;
 use crate::explain::Reason;
 use crate::ids::{HitId, HostSlot, Slot, Tier};
-use crate::path::load::{Copies, Held};
+use crate::staging::Side;
+use crate::flights::Copy;
+use crate::path::load::{Copies, FromStaging, Held};
 use crate::tree::Place;
 
 impl HiCache {
@@ -41,7 +43,9 @@ impl HiCache {
         let end = self.raise_staged(id, place, &slots)?;
         let end = self.tree.touch_exactly(end);
         if count > 0 {
-            copies.staged.push(sources.iter().copied().map(HostSlot::full).collect());
+            let from = sources.iter().copied().map(HostSlot::full).collect();
+            let forgotten = self.hit(id)?.staged.forgotten;
+            copies.staged.push(FromStaging { slots: from, forgotten });
             copies.full.extend(slots.into_iter().zip(sources));
             copies.pins.push((self.tree.move_pin(device, end), host, pages(count)));
         } else {
@@ -88,6 +92,25 @@ impl HiCache {
         Ok(slots)
     }
 
+    /// A load has landed: its slots are free, and what isn't stored counts as such.
+    pub(in crate::path) fn staged_load(&mut self, copy: &Copy) {
+        self.unstage(Side::Reads, &copy.staged);
+        if copy.unstored {
+            let place = self.tree.pinned(&copy.device);
+            staged_range(copy, place).for_each(|page| self.tree.unstore(place, page));
+        }
+    }
+
+    /// Storage is another one, or empty: what was read of the last one is right, and isn't believed stored.
+    pub(crate) fn forget_staged_stored(&mut self) {
+        self.hits.values_mut().for_each(|hit| hit.staged.forgotten = true);
+        for copy in self.flights.loads.iter_mut().filter(|copy| !copy.staged.is_empty()) {
+            copy.unstored = true;
+            let place = self.tree.pinned(&copy.device);
+            self.tree.store(place, staged_range(copy, place));
+        }
+    }
+
     /// Pages that follow a place, as a hit has their tokens, are on the device from now on.
     pub(super) fn raise_staged(&mut self, id: HitId, place: Place, slots: &[Slot]) -> Result<Place> {
         if slots.is_empty() {
@@ -98,16 +121,18 @@ impl HiCache {
         let from = (place.depth - hit.rest_at) as usize * size;
         let key = hit.rest.view().range(from..from + slots.len() * size);
         let digests = hit.keys.after(place.depth, self.tree.last_digest(place));
-        let forgotten = hit.staged.forgotten;
         let done = self.tree.extend_from(place, place, key, Tier::Device, slots, digests);
         self.stats.hashed_pages += done.hashed as u64;
         debug_assert!(done.known == 0, "pages behind the device's last one are not on the device");
         self.device.place(slots);
-        if forgotten {
-            self.tree.owe(done.place);
-        } else {
-            self.tree.store(done.place, place.depth..done.place.depth);
-        }
+        // Also what isn't believed stored, until it has landed: before, it can't be written.
+        self.tree.store(done.place, place.depth..done.place.depth);
         Ok(done.place)
     }
+}
+
+/// Pages that a load from staging brings, of the path to a place.
+fn staged_range(copy: &Copy, place: Place) -> std::ops::Range<u32> {
+    let full = copy.staged.iter().filter(|at| at.space == 0).count();
+    place.depth - pages(full)..place.depth
 }

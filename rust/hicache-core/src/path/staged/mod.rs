@@ -33,7 +33,7 @@ use std::ops::Range;
 impl HiCache {
     /// Pages were read for page `at` of a hit's path and those behind it: they are the hit's from now on, as far as
     /// they are of use.
-    pub(super) fn stage_pages(&mut self, id: HitId, at: u32, mut slots: Vec<Slot>) {
+    pub(super) fn stage_read(&mut self, id: HitId, at: u32, mut slots: Vec<Slot>) {
         let Ok(found) = self.find_again(id) else { return self.give_reads_of(0, &slots) };
         let depth = found.place.depth;
         self.drop_useless(id, depth);
@@ -111,11 +111,6 @@ impl HiCache {
         if let Some(hit) = self.hits.get_mut(&id) {
             hit.story.note(pages, Reason::PathNotOnDevice);
         }
-    }
-
-    /// Storage is another one, or empty: what was read of the last one is right, and isn't believed stored.
-    pub(crate) fn forget_staged_stored(&mut self) {
-        self.hits.values_mut().for_each(|hit| hit.staged.forgotten = true);
     }
 
     /// Hits for which something is staged, in order of their numbers: no order of a map may decide whose slots come back

@@ -6,8 +6,8 @@
 use crate::cache::HiCache;
 use crate::error::Result;
 use crate::explain::Reason;
-use crate::ids::{HitId, HostSlot, Slot, Tier};
-use crate::path::load::{Copies, Held};
+use crate::ids::{HitId, Slot, Tier};
+use crate::path::load::{Copies, FromStaging, Held};
 use crate::path::parts::Room;
 use crate::tree::{Hold, PinId, Place};
 
@@ -35,22 +35,21 @@ impl HiCache {
         let path = self.tree.pin(at, Hold::Device);
         let room = if end > ready { self.room_for_staged(id, &path, ready..end, budget)? } else { None };
         let place = self.tree.pinned(&path);
-        let (end, staged) = match room {
+        let (end, from) = match room {
             Some((wanted, room)) => {
                 let end = self.bring_staged(id, place, &wanted, room, copies)?;
                 let staged = std::mem::take(&mut self.hit_mut(id)?.staged);
-                (end, staged.all().collect::<Vec<HostSlot>>())
+                (end, FromStaging { slots: staged.all().collect(), forgotten: staged.forgotten })
             }
             None => {
                 self.unstage_all(id);
-                (self.tree.ancestor(place, ready), Vec::new())
+                (self.tree.ancestor(place, ready), FromStaging::default())
             }
         };
         self.settle_held(held, end, ready, copies)?;
         self.tree.unpin(path);
-        copies.staged.resize_with(copies.pins.len(), Vec::new);
-        if let Some(last) = copies.staged.last_mut().filter(|_| !staged.is_empty()) {
-            *last = staged;
+        if copies.pins.len() > copies.staged.len() {
+            copies.staged.push(from);
         }
         Ok(())
     }
