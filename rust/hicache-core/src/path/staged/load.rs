@@ -92,6 +92,34 @@ impl HiCache {
         Ok(slots)
     }
 
+    /// What is staged for a prefix that is warmed goes to the device, as far as there is free room; how many pages.
+    pub(in crate::path) fn raise_warm_staged(&mut self, id: HitId) -> u32 {
+        let Ok(found) = self.find_again(id) else { return 0 };
+        self.drop_useless(id, found.place.depth);
+        let Some(hit) = self.hits.get(&id).filter(|hit| !hit.staged.is_empty()) else { return 0 };
+        let full = hit.staged.slots.len();
+        let of = |space: usize| hit.staged.parts.iter().filter(|(_, at)| usize::from(at.space) == space).count();
+        let parts = (0..self.parts.len()).all(|part| of(part + 1) <= self.parts[part].device.free());
+        // Parts come with all of it, or not at all.
+        let room = if self.parts.is_empty() { full.min(self.device.free()) } else { full };
+        let fits = parts && room <= self.device.free() && self.tokens(room) >= self.config.load_threshold as u64;
+        if !fits || self.on_device().is_err() {
+            return 0;
+        }
+        self.cut_staged(id, room);
+        let loaded = self.load(&[id], None).is_ok();
+        let copied = self.hits.get(&id).filter(|_| loaded).map_or(0, |hit| hit.copied);
+        self.stats.warmed_device_pages += u64::from(copied);
+        copied
+    }
+
+    /// No more than so many pages stay staged for a hit.
+    fn cut_staged(&mut self, id: HitId, most: usize) {
+        let Some(hit) = self.hits.get_mut(&id) else { return };
+        let rest = hit.staged.slots.split_off(most.min(hit.staged.slots.len()));
+        self.drop_read(&rest);
+    }
+
     /// A load has landed: its slots are free, and what isn't stored counts as such.
     pub(in crate::path) fn staged_load(&mut self, copy: &Copy) {
         self.unstage(Side::Reads, &copy.staged);

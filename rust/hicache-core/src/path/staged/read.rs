@@ -55,6 +55,13 @@ impl HiCache {
     /// Nobody found room: what is of no use to those that have it comes back, and if none can come in any other way, the
     /// request that asked first stops to wait.
     pub(in crate::path) fn yield_staged(&mut self) {
+        // What only warms steps back, with what it has.
+        let warms = |id: &&HitId| self.hits.get(*id).is_some_and(|hit| hit.warm && !hit.staged.is_empty());
+        if self.requests_wait()
+            && let Some(&warm) = self.fetches.values().find(warms)
+        {
+            return self.stop_fetch(warm, None);
+        }
         let before = self.host.free();
         for id in self.with_staged() {
             // Cannot fail: the hit is there.
