@@ -31,6 +31,7 @@ pub mod squall;
 pub mod squall_end;
 pub mod stage;
 pub mod staged;
+pub mod staging;
 pub mod store;
 pub mod stored;
 pub mod storm;

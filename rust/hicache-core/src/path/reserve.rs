@@ -77,7 +77,7 @@ impl HiCache {
     fn save(&mut self, end: Place) -> usize {
         if self.stages() {
             let end = self.wanted_soon(end);
-            return self.stage_path(end).0;
+            return self.save_straight(end);
         }
         let end = self.wanted_end(end, Mark::Host);
         self.back_up_sparing(end)

@@ -87,6 +87,15 @@ impl HiCache {
         begun
     }
 
+    /// The same of what leaves the device next, before those that wait; how many pages are written now or when there is room.
+    pub(super) fn save_straight(&mut self, end: Place) -> usize {
+        let (begun, lacking) = self.stage_path(end);
+        if lacking > 0 {
+            self.note_store(self.tree.ancestor(end, end.depth));
+        }
+        begun + lacking
+    }
+
     /// Tries again what waits for slots, as far as there are some; and what has landed goes on.
     pub(super) fn write_waiting(&mut self) {
         while self.to_store.waiting() > 0 && self.may_stage(Side::Writes, 0) > 0 {
