@@ -30,6 +30,9 @@ pub(crate) struct Copy {
     pub store: Vec<HostSlot>,
     /// Slots of staging that it fills or, of a load, reads: it owns them until it lands.
     pub staged: Vec<HostSlot>,
+    /// Of a load from there: that its pages, which count as stored until it has landed, aren't: no copy of them is begun
+    /// before they are there.
+    pub unstored: bool,
 }
 
 /// A page, or what a part has of it, that goes on to storage.

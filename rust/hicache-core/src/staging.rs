@@ -100,6 +100,16 @@ impl HiCache {
         pool.free().min(most(pool.capacity()).saturating_sub(self.staging.of(side, space)))
     }
 
+    /// How many it may have at most.
+    pub(crate) fn share(&self, space: usize) -> usize {
+        self.host_pools().nth(space).map_or(0, |pool| most(pool.capacity()))
+    }
+
+    /// Whether reads have less than their share in every space, so that room may come from writes that land.
+    pub(crate) fn reads_lack_room(&self) -> bool {
+        (0..=self.parts.len()).all(|space| self.staging.of(Side::Reads, space) < self.share(space))
+    }
+
     /// So many slots of a space, or as many as the side may take.
     pub(crate) fn stage(&mut self, side: Side, space: usize, count: usize) -> Vec<Slot> {
         let count = count.min(self.may_stage(side, space));
@@ -143,8 +153,9 @@ impl HiCache {
     fn out_for_reads(&self, space: u8) -> usize {
         let fetches = self.hits.values().filter_map(|hit| hit.fetch.as_ref());
         let early: usize = fetches.map(|fetch| fetch.held(space)).sum();
-        let loads = self.flights.loads.iter().flat_map(|copy| &copy.staged);
-        self.flights.reading(space) + early + loads.filter(|at| at.space == space).count()
+        let loads = self.flights.loads.iter().flat_map(|copy| copy.staged.iter().copied());
+        let waiting = self.hits.values().flat_map(|hit| hit.staged.all());
+        self.flights.reading(space) + early + loads.chain(waiting).filter(|at| at.space == space).count()
     }
 
     /// # Errors

@@ -30,6 +30,7 @@ pub mod spaces;
 pub mod squall;
 pub mod squall_end;
 pub mod stage;
+pub mod staged;
 pub mod staging;
 pub mod store;
 pub mod stored;

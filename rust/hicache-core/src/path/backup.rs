@@ -132,6 +132,7 @@ impl HiCache {
             parts: beside,
             store,
             staged: Vec::new(),
+            unstored: false,
         });
         (count, lacking)
     }

@@ -10,7 +10,6 @@
 use crate::cache::HiCache;
 use crate::flights::Copy;
 use crate::ids::Tier;
-use crate::staging::Side;
 use crate::transfer::Direction;
 use crate::tree::{By, Hold};
 
@@ -37,9 +36,9 @@ impl HiCache {
                 self.stats.load_failed_pages += u64::from(copy.pages);
             }
             self.close_gate(copy.gate);
+            self.staged_load(&copy);
             self.let_go(copy.device);
             self.let_go(copy.host);
-            self.unstage(Side::Reads, &copy.staged);
         }
         self.lose_backups(failed);
     }

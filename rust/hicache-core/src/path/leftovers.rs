@@ -66,7 +66,7 @@ impl HiCache {
     pub(crate) fn can_fetch(&self) -> bool {
         let left = || self.host_pools().any(|pool| pool.left() != [0; 2]);
         // Reads into staging are still to come.
-        self.storage && !self.stages() && self.executor.kept().is_none_or(|kept| kept.behind() || left())
+        self.storage && self.executor.kept().is_none_or(|kept| kept.behind() || left())
     }
 
     /// Host slots to read these pages into, for as many of the leading ones as there is room for: those they are in

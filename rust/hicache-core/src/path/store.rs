@@ -62,6 +62,7 @@ impl HiCache {
         // What is owed is what is wanted.
         self.tell_saving();
         self.tree.forget_stored();
+        self.forget_staged_stored();
     }
 
     /// The path to a place is to be stored, as far as it is on the host.

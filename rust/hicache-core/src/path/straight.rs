@@ -172,6 +172,7 @@ impl HiCache {
             parts: Vec::new(),
             store: Vec::new(),
             staged: slots.iter().copied().map(HostSlot::full).collect(),
+            unstored: false,
         });
     }
 

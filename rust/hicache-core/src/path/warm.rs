@@ -44,7 +44,7 @@ impl HiCache {
     /// Returns its number; `None`: as many as may be are under way.
     ///
     /// # Errors
-    /// Negative tokens. With `to_device`, where room on the device isn't the cache's to count: the engine owns the slots, or
+    /// Negative tokens. Without `to_device`, where nothing stays on the host. With it, where room on the device isn't the cache's to count: the engine owns the slots, or
     /// they are names in a unified buffer.
     pub fn warm(
         &mut self,
@@ -54,6 +54,9 @@ impl HiCache {
         at: f64,
     ) -> Result<Option<u64>> {
         self.open()?;
+        if !to_device && self.stages() {
+            return argument("device", "nothing stays on the host with host_mode=\"buffer_only\": warm the device");
+        }
         if to_device && (self.config.engine_owns_slots || self.unified.is_some()) {
             let reason =
                 "needs device slots of the cache's own, in memory of their own: warm the host instead";
@@ -128,7 +131,7 @@ impl HiCache {
         // What comes is hung below pages that are on the host: they may have to go there first.
         let missing = found.place.depth - self.tree.resident_depth(found.place, Tier::Host);
         let room = if self.parts.is_empty() { self.host.free() } else { 0 };
-        if missing as usize <= room {
+        if missing as usize <= room || self.stages() {
             // It is neither released nor loaded.
             let _ = self.prefetch(id);
         }
@@ -136,6 +139,9 @@ impl HiCache {
 
     /// Copies what came on to the device, as far as there is free room; how many pages.
     fn raise_warm(&mut self, warm: &Warm) -> u32 {
+        if self.stages() {
+            return self.raise_warm_staged(warm.hit);
+        }
         let Some((tokens, namespace)) = &warm.to_device else { return 0 };
         let Ok(view) = self.view(warm.hit) else { return 0 };
         let missing = (view.usable - view.device) as usize;
