@@ -100,9 +100,9 @@ impl HiCache {
         self.ended_by = by;
         self.leaves_by(by);
         self.tree.end_epoch();
-        self.drop_landed();
         self.begin_anew(why);
         let gone = Tier::ALL.map(|tier| self.make_room(tier, usize::MAX).len());
+        self.drop_landed();
         if let Some(publisher) = &self.publisher {
             publisher.epoch(self.tree.epoch());
         }
