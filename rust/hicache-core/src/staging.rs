@@ -76,9 +76,8 @@ pub(crate) fn check(config: &Config) -> Result<()> {
     if config.restart.is_some() {
         return argument("host restart", "nothing stays on the host with host_mode=\"buffer_only\"");
     }
-    if !config.parts.is_empty() {
-        let reason = "buffer_only doesn't carry pools that have slots of their own (windows, states)";
-        return argument("host_mode", reason);
+    if config.unified.is_some() {
+        return argument("unified", "doesn't go with host_mode=\"buffer_only\"");
     }
     Ok(())
 }
