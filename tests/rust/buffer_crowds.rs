@@ -87,7 +87,12 @@ impl Engine {
 
 fn policies() -> [StopOptions; 4] {
     let soon = StopOptions { timeout_base: 0.05, timeout_per_ki_token: 0.0, ..StopOptions::named("timeout") };
-    [StopOptions::named("best_effort"), StopOptions::named("wait_complete"), StopOptions::named("timeout"), soon]
+    [
+        StopOptions::named("best_effort"),
+        StopOptions::named("wait_complete"),
+        StopOptions::named("timeout"),
+        soon,
+    ]
 }
 
 /// Thirty requests of eight to nineteen pages, over pools of two to twenty.
@@ -95,7 +100,9 @@ fn policies() -> [StopOptions; 4] {
 fn everybody_ends_under_each_policy() {
     let prompts: Vec<Vec<i32>> = (0..30).map(|number| prompt(number, 8 + number % 12)).collect();
     for policy in policies() {
-        for (host, turns) in [(2, Turns::Anybody), (7, Turns::InOrder), (20, Turns::Anybody), (20, Turns::InOrder)] {
+        for (host, turns) in
+            [(2, Turns::Anybody), (7, Turns::InOrder), (20, Turns::Anybody), (20, Turns::InOrder)]
+        {
             let (mut rig, _store) = over(shape(24, host), &prompts);
             rig.cache.stop_by(policy.rule().unwrap());
             let mut rig = Engine::new(rig, &prompts).all(turns, 0.001, 30 * 80);
@@ -159,7 +166,9 @@ fn everybody_ends_over_a_bad_store() {
             let shape = Shape { deadline: 0.5, threads: 3, ..shape(24, 8) };
             let (rig, store) = over(shape, &prompts);
             let calls = store.calls(verb);
-            store.plan(move |at, call| if at == verb && (call - calls) % every == 0 { fault } else { Fault::None });
+            store.plan(
+                move |at, call| if at == verb && (call - calls) % every == 0 { fault } else { Fault::None },
+            );
             let mut rig = Engine::new(rig, &prompts).all(Turns::Anybody, 0.02, 12 * 80);
             assert_eq!(rig.cache.stats().loaded_requests, 12, "{what}: {verb:?}");
             end_of(&mut rig, &store);

@@ -128,7 +128,8 @@ fn the_deadline_passes() {
 /// The first page that fails cuts what is staged.
 #[test]
 fn the_first_failing_page_cuts() {
-    for outcome in [Outcome::Failed, Outcome::Absent, Outcome::Corrupt, Outcome::Cancelled, Outcome::TimedOut] {
+    for outcome in [Outcome::Failed, Outcome::Absent, Outcome::Corrupt, Outcome::Cancelled, Outcome::TimedOut]
+    {
         let tokens = prompt(1, 8);
         let (mut rig, store) = over(shape(16, 20), std::slice::from_ref(&tokens));
         store.spoil(keys(&rig, &tokens)[5], outcome);

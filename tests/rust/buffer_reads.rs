@@ -85,7 +85,8 @@ fn a_pool_that_is_too_small_gives_a_prefix() {
         assert!(polls <= 3, "nobody else has room: {polls}");
         assert_eq!((rig.view(hit).usable, reads(&rig)), (fits, fits as usize), "{host}");
         let said = explained(&rig, hit);
-        let full = format!("8 tokens: {fits} storage, {} to compute (stored, but the host is full)", 8 - fits);
+        let full =
+            format!("8 tokens: {fits} storage, {} to compute (stored, but the host is full)", 8 - fits);
         assert_eq!(said, if fits == 8 { "8 tokens: 8 storage".into() } else { full });
         assert_eq!(rig.cache.stats().prefetch_no_room, u64::from(fits < 8));
         assert_eq!(loaded(&mut rig, hit, &tokens), fits);

@@ -76,9 +76,8 @@ pub(crate) fn check(config: &Config) -> Result<()> {
     if config.restart.is_some() {
         return argument("host restart", "nothing stays on the host with host_mode=\"buffer_only\"");
     }
-    if !config.parts.is_empty() {
-        let reason = "buffer_only doesn't carry pools that have slots of their own (windows, states)";
-        return argument("host_mode", reason);
+    if config.unified.is_some() {
+        return argument("unified", "doesn't go with host_mode=\"buffer_only\"");
     }
     Ok(())
 }
@@ -140,7 +139,8 @@ impl HiCache {
             return 0;
         }
         let of = |slots: &mut dyn Iterator<Item = HostSlot>| slots.filter(|at| at.space == space).count();
-        let backups = of(&mut self.flights.backups.iter().flat_map(|copy| copy.staged.iter().copied()));
+        let copies = self.flights.backups.iter().flat_map(|copy| &copy.writes);
+        let backups = of(&mut copies.map(|(_, page)| page.slot));
         let landed = of(&mut self.to_store.landed.slots());
         let batches = self.flights.stores.iter().chain(&self.flights.strays);
         let written = batches.filter_map(|batch| match &batch.what {

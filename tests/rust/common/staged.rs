@@ -12,7 +12,14 @@ use std::sync::Arc;
 
 /// So many pages on the device and in staging, of one token each.
 pub fn shape(device: u32, host: u32) -> Shape {
-    Shape { page: 1, device, host, mode: HostMode::BufferOnly, writing: Writing::default(), ..Shape::default() }
+    Shape {
+        page: 1,
+        device,
+        host,
+        mode: HostMode::BufferOnly,
+        writing: Writing::default(),
+        ..Shape::default()
+    }
 }
 
 /// A store that holds these prompts.

@@ -55,7 +55,10 @@ impl HiCache {
     ) -> Result<Option<u64>> {
         self.open()?;
         if !to_device && self.stages() {
-            return argument("device", "nothing stays on the host with host_mode=\"buffer_only\": warm the device");
+            return argument(
+                "device",
+                "nothing stays on the host with host_mode=\"buffer_only\": warm the device",
+            );
         }
         if to_device && (self.config.engine_owns_slots || self.unified.is_some()) {
             let reason =

@@ -10,10 +10,10 @@ use super::pages;
 use crate::cache::HiCache;
 use crate::error::Result;
 use crate::explain::Reason;
-use crate::ids::{HitId, HostSlot, Slot, Tier};
-use crate::staging::Side;
 use crate::flights::Copy;
+use crate::ids::{HitId, HostSlot, Slot, Tier};
 use crate::path::load::{Copies, FromStaging, Held};
+use crate::staging::Side;
 use crate::tree::Place;
 
 impl HiCache {
@@ -77,7 +77,12 @@ impl HiCache {
     }
 
     /// These pages of a hit's path are staged, and not to be copied.
-    pub(super) fn decline_staged(&mut self, id: HitId, pages: std::ops::Range<u32>, why: Reason) -> Result<()> {
+    pub(super) fn decline_staged(
+        &mut self,
+        id: HitId,
+        pages: std::ops::Range<u32>,
+        why: Reason,
+    ) -> Result<()> {
         self.stats.load_declined_pages += u64::from(pages.end - pages.start);
         self.hit_mut(id)?.story.note(pages, why);
         Ok(())
@@ -98,11 +103,13 @@ impl HiCache {
         self.drop_useless(id, found.place.depth);
         let Some(hit) = self.hits.get(&id).filter(|hit| !hit.staged.is_empty()) else { return 0 };
         let full = hit.staged.slots.len();
-        let of = |space: usize| hit.staged.parts.iter().filter(|(_, at)| usize::from(at.space) == space).count();
+        let of =
+            |space: usize| hit.staged.parts.iter().filter(|(_, at)| usize::from(at.space) == space).count();
         let parts = (0..self.parts.len()).all(|part| of(part + 1) <= self.parts[part].device.free());
         // Parts come with all of it, or not at all.
         let room = if self.parts.is_empty() { full.min(self.device.free()) } else { full };
-        let fits = parts && room <= self.device.free() && self.tokens(room) >= self.config.load_threshold as u64;
+        let fits =
+            parts && room <= self.device.free() && self.tokens(room) >= self.config.load_threshold as u64;
         if !fits || self.on_device().is_err() {
             return 0;
         }

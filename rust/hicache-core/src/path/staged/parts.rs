@@ -8,9 +8,9 @@
 //! On error: nothing here fails.
 
 use crate::cache::HiCache;
+use crate::explain::Reason;
 use crate::hit::{Asked, Hit, Staged};
 use crate::ids::{HitId, HostSlot};
-use crate::explain::Reason;
 use crate::path::fetch::Reads;
 use crate::path::parts::Room;
 use crate::staging::Side;
