@@ -132,8 +132,16 @@ fn those_that_have_all_the_room_yield_in_turn() {
     let prompts: Vec<Vec<i32>> = (0..4).map(|number| prompt(number, 200)).collect();
     let (rig, _store) = over(shape(256, 700), &prompts);
     let mut engine = Engine::new(rig, &prompts);
+    // All have been answered when the first one reads.
+    let end = Instant::now() + Duration::from_secs(10);
+    while engine.rig.cache.ready().prefetches < 8 {
+        assert!(Instant::now() < end, "two questions each");
+    }
+    let parts = |rig: &Rig, hit| rig.view(hit).usable;
     let mut waits = [4; 2];
-    engine.rig.until("all the room", |rig| reads(rig) == 560 && rig.cache.in_flight() == 0);
+    engine.rig.until("all reads", |rig| rig.cache.in_flight() == 0);
+    let staged: Vec<u32> = engine.waiting.iter().map(|&(hit, _)| parts(&engine.rig, hit)).collect();
+    assert_eq!((staged.iter().sum::<u32>(), staged.iter().min()), (560, Some(&128)));
     for _ in 0..4 {
         engine.rig.poll(0.0);
         let now = engine.waiting.iter().filter(|(hit, _)| engine.rig.view(*hit).waiting).count();

@@ -7,6 +7,7 @@ pub mod clears;
 pub mod copier;
 pub mod drip;
 pub mod drive;
+pub mod fate;
 pub mod filed;
 pub mod forward;
 pub mod frames;
