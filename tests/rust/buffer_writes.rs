@@ -11,7 +11,7 @@ use hicache_core::ids::Tier;
 use hicache_core::policy::{HostCopies, Write, Writing};
 use hicache_core::storage::Outcome;
 use hicache_core::transfer::Direction;
-use hicache_core::{Config, HostMode, PartSlots};
+use hicache_core::{Config, HostMode};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -275,9 +275,8 @@ fn what_it_cannot_go_with_is_refused_by_name() {
     refused(Config { host_slots: 0, ..base() }, "host:");
     refused(Config { host_slots: 1, ..base() }, "host:");
     refused(Config { restart: Some(PathBuf::from("/nowhere")), ..base() }, "host restart:");
-    let parts = [(common::models::WINDOW, 4, 4)];
-    let pools = common::models::config(&common::models::Shape::of(&parts)).pools;
-    let parts = vec![PartSlots { device: 4, host: 4 }];
-    refused(Config { pools, parts, ..base() }, "host_mode:");
+    let parts = [(common::models::STATE, 4, 4)];
+    let unified = common::models::Shape { unified: Some(1 << 16), ..common::models::Shape::of(&parts) };
+    refused(Config { host_mode: HostMode::BufferOnly, ..common::models::config(&unified) }, "unified:");
     assert!(HostMode::named("staging").unwrap_err().to_string().starts_with("host_mode:"));
 }

@@ -28,7 +28,10 @@ pub(crate) struct Copy {
     pub parts: Vec<Vec<Slot>>,
     /// Of a backup with storage: the host slots that it fills for parts, which storage hasn't got.
     pub store: Vec<HostSlot>,
-    /// Slots of staging that it fills or, of a load, reads: it owns them until it lands.
+    /// Of a backup into staging: pages that it copies, counted from 0 at the root, and parts' of pages, for storage. It
+    /// owns their slots until it lands.
+    pub writes: Vec<(u32, ToStore)>,
+    /// Of a load from staging, the slots there that it reads: it owns them until it lands.
     pub staged: Vec<HostSlot>,
     /// Of a load from there: that its pages, which count as stored until it has landed, aren't: no copy of them is begun
     /// before they are there.

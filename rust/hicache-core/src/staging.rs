@@ -139,7 +139,8 @@ impl HiCache {
             return 0;
         }
         let of = |slots: &mut dyn Iterator<Item = HostSlot>| slots.filter(|at| at.space == space).count();
-        let backups = of(&mut self.flights.backups.iter().flat_map(|copy| copy.staged.iter().copied()));
+        let copies = self.flights.backups.iter().flat_map(|copy| &copy.writes);
+        let backups = of(&mut copies.map(|(_, page)| page.slot));
         let landed = of(&mut self.to_store.landed.slots());
         let batches = self.flights.stores.iter().chain(&self.flights.strays);
         let written = batches.filter_map(|batch| match &batch.what {

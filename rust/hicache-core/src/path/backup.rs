@@ -131,6 +131,7 @@ impl HiCache {
             pages: pages.end - pages.start,
             parts: beside,
             store,
+            writes: Vec::new(),
             staged: Vec::new(),
             unstored: false,
         });

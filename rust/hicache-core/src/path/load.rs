@@ -123,6 +123,7 @@ impl HiCache {
                     pages,
                     parts,
                     store,
+                    writes: Vec::new(),
                     staged: staged.slots,
                     unstored: staged.forgotten,
                 });

@@ -240,8 +240,7 @@ impl HiCache {
             if *outcome != Outcome::Hit {
                 let place = self.tree.pinned(&holds[page.hold as usize]);
                 match page.slot {
-                    // What was written from staging may have left.
-                    _ if page.page >= place.depth => {}
+                    slot if self.stages() => self.not_stored(place, page.page, slot),
                     HostSlot { space: 0, .. } => self.tree.unstore(place, page.page),
                     HostSlot { space, slot } => {
                         self.tree.owe_part(usize::from(space) - 1, place, slot);

@@ -214,6 +214,9 @@ impl Tree {
         if let Some(component) = order.component() {
             let part = &self.arena[node].parts[component];
             return match tier {
+                Tier::Device if self.saving.straight => {
+                    !self.is_wanted(tier, node) || self.is_edge_stored(component, node)
+                }
                 Tier::Device => part.only(tier).next().is_none() || !self.is_wanted(tier, node),
                 Tier::Host => !part.owed || !self.is_wanted(tier, node),
             };

@@ -102,7 +102,8 @@ impl HiCache {
         room: Room,
         copies: &mut Copies,
     ) -> Result<Place> {
-        let sources = self.hit(id)?.staged.slots.clone();
+        let staged = &self.hit(id)?.staged;
+        let (sources, forgotten) = (staged.slots.clone(), staged.forgotten);
         let end = self.raise_staged(id, place, &room.full)?;
         copies.full.extend(room.full.into_iter().zip(sources));
         copies.parts.resize_with(self.parts.len(), Vec::new);
@@ -117,6 +118,10 @@ impl HiCache {
             let pools = &mut self.parts[part];
             pools.device.place(&slots);
             pools.stats.loaded += slots.len() as u64;
+            // Else nothing of it is written before it is there (`straight::parts`).
+            if !forgotten {
+                pages.iter().for_each(|&page| self.tree.store_part(part, end, page));
+            }
             copies.parts[part].extend(slots.into_iter().zip(from));
             end = self.tree.ancestor(end, end.depth);
         }
