@@ -100,6 +100,7 @@ class Cache:
         unified: int | None,
         checkpoints_per_path: int,
         policies: tuple[str, str, str, str, float],
+        host_mode: str,
         host: _Host,
         restart: str | None,
         copies: tuple[int | None, str],

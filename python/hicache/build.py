@@ -79,6 +79,7 @@ def core(
         engine_owns_slots=policies["slots"] == "engine",
         unified=None if unified is None else unified.numel(),
         policies=(policies["eviction"], *writes),
+        host_mode=policies["host_mode"],
         host=host_memory,
         restart=restart,
         copies=copies,

@@ -36,6 +36,7 @@ POLICIES = {
     "host_copies": ("give_way", "keep"),
     "keys": ("tokens", "bigrams"),
     "slots": ("cache", "engine"),
+    "host_mode": ("cache", "buffer_only"),
 }
 
 

@@ -15,6 +15,7 @@ use crate::parts::{DeviceSlots, PartPools};
 use crate::path::{Asking, Cleared, Forwards, StoreQueue, ToWrite, Warm, Warmed};
 use crate::policy::{self, Eviction, Stop};
 use crate::reader::{self, Publisher, Reader};
+use crate::staging::Staging;
 use crate::stats::Stats;
 use crate::storage::{About, Store};
 use crate::transfer::{Direction, Progress, WaitOnStream};
@@ -66,6 +67,7 @@ pub struct HiCache {
     pub(crate) forwards: Forwards,
     pub(crate) to_write: ToWrite,
     pub(crate) to_store: StoreQueue,
+    pub(crate) staging: Staging,
     pub(crate) commands: Vec<Command>,
     pub(crate) executor: Executor,
     pub(crate) stats: Stats,
@@ -142,6 +144,7 @@ impl HiCache {
             forwards: Forwards::default(),
             to_write: ToWrite::default(),
             to_store: StoreQueue::default(),
+            staging: Staging::default(),
             commands: Vec::new(),
             executor,
             stats: Stats::default(),

@@ -1,7 +1,7 @@
 //! Breaks each invariant of the books on purpose and sees the checker object.
 
 use crate::cache::HiCache;
-use crate::config::{Config, PartSlots};
+use crate::config::{Config, HostMode, PartSlots};
 use crate::executor::{Executor, HostMemory};
 use crate::hash::Namespace;
 use crate::host::{LayoutKind, SlabOptions};
@@ -48,6 +48,7 @@ fn config() -> Config {
         device_slots: 8,
         engine_owns_slots: false,
         host_slots: 8,
+        host_mode: HostMode::Cache,
         parts: Vec::new(),
         unified: None,
         checkpoints_per_path: 0,

@@ -8,7 +8,7 @@
 //! | what the verbs decided; who carries it out | `command`, `executor` |
 //! | the index | `tree/` |
 //! | which leaf of it goes next | `policy/` |
-//! | host memory: slots, layout, region | `host/` |
+//! | host memory: slots, layout, region; what passes through it where it keeps nothing | `host/`, `staging` |
 //! | one device buffer for two kinds of state; evicting what a waiting allocation needs of it | `unified/`, `room` |
 //! | where a plane is in a page of it; whose slots and frames are under way | `entry`, `path/shared` |
 //! | copies between device and host | `transfer/` |
@@ -62,6 +62,7 @@ mod segments;
 mod sha;
 mod slabs;
 mod soon;
+mod staging;
 pub mod stats;
 pub mod storage;
 pub mod transfer;
@@ -69,7 +70,7 @@ pub mod tree;
 pub mod unified;
 
 pub use cache::HiCache;
-pub use config::{Config, PartSlots};
+pub use config::{Config, HostMode, PartSlots};
 pub use error::{Error, Result};
 pub use flights::Ready;
 pub use parts::PartStats;

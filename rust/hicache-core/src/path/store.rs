@@ -15,7 +15,9 @@ use crate::command::Command;
 use crate::flights::{Batch, ToStore, What, Written};
 use crate::ids::{Cursor, HostSlot, Slot, Tier};
 use crate::path::prefetch::BATCH_PAGES;
+use crate::path::straight::LandedQueue;
 use crate::policy::Write;
+use crate::staging::Side;
 use crate::storage::Outcome;
 use crate::tree::{Hold, Mark, PinId, Place, Wanted};
 use foldhash::fast::FixedState;
@@ -34,13 +36,15 @@ pub(crate) struct StoreQueue {
     known: HashSet<Cursor, FixedState>,
     /// The batch that is being filled.
     filling: Filling,
+    /// Where the host is staging: what has been copied there.
+    pub landed: LandedQueue,
 }
 
 #[derive(Debug, Default)]
-struct Filling {
-    pages: Vec<ToStore>,
-    written: Vec<Written>,
-    holds: Vec<PinId>,
+pub(super) struct Filling {
+    pub pages: Vec<ToStore>,
+    pub written: Vec<Written>,
+    pub holds: Vec<PinId>,
 }
 
 impl StoreQueue {
@@ -53,10 +57,12 @@ impl StoreQueue {
 impl HiCache {
     /// Storage is another one, or empty: what is in memory isn't believed stored, and looked at when it comes again.
     pub(crate) fn owe_everything(&mut self) {
+        self.drop_landed();
         self.to_store = StoreQueue::default();
         // What is owed is what is wanted.
         self.tell_saving();
         self.tree.forget_stored();
+        self.forget_staged_stored();
     }
 
     /// The path to a place is to be stored, as far as it is on the host.
@@ -72,6 +78,14 @@ impl HiCache {
             }
         }
         self.to_store.places.push_back(note);
+    }
+
+    /// The same before all others: it was their turn.
+    pub(super) fn note_first(&mut self, end: Place) {
+        let note = self.tree.cursor(end);
+        if self.to_store.known.insert(note) {
+            self.to_store.places.push_front(note);
+        }
     }
 
     /// A backup has landed: what came with it goes on, or waits.
@@ -94,6 +108,9 @@ impl HiCache {
 
     /// Stores what waits, as far as there is room, and submits the batch that was begun.
     pub(crate) fn store_waiting(&mut self) {
+        if self.stages() {
+            return self.write_waiting();
+        }
         while !self.to_store.places.is_empty() && self.has_room_to_store() {
             // What one that is gone hung on is owed.
             if let Some(place) = self.next_to_store() {
@@ -105,7 +122,7 @@ impl HiCache {
     }
 
     /// The place that waits longest, if it is still there.
-    fn next_to_store(&mut self) -> Option<Place> {
+    pub(super) fn next_to_store(&mut self) -> Option<Place> {
         let note = self.to_store.places.pop_front()?;
         self.to_store.known.remove(&note);
         self.tree.resolve(note)
@@ -181,7 +198,12 @@ impl HiCache {
     }
 
     fn submit_store(&mut self) {
-        let Filling { pages, written, holds } = std::mem::take(&mut self.to_store.filling);
+        let batch = std::mem::take(&mut self.to_store.filling);
+        self.submit(batch);
+    }
+
+    pub(super) fn submit(&mut self, batch: Filling) {
+        let Filling { pages, written, holds } = batch;
         if pages.is_empty() {
             return;
         }
@@ -218,6 +240,7 @@ impl HiCache {
             if *outcome != Outcome::Hit {
                 let place = self.tree.pinned(&holds[page.hold as usize]);
                 match page.slot {
+                    slot if self.stages() => self.not_stored(place, page.page, slot),
                     HostSlot { space: 0, .. } => self.tree.unstore(place, page.page),
                     HostSlot { space, slot } => {
                         self.tree.owe_part(usize::from(space) - 1, place, slot);
@@ -225,6 +248,10 @@ impl HiCache {
                     }
                 }
             }
+        }
+        if self.stages() {
+            let slots: Vec<HostSlot> = written.iter().map(|page| page.slot).collect();
+            self.unstage(Side::Writes, &slots);
         }
         holds.into_iter().for_each(|hold| self.let_go(hold));
     }

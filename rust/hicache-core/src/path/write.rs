@@ -34,6 +34,9 @@ pub(crate) struct ToWrite {
 impl HiCache {
     /// A request inserted pages up to `end`, of which those before `known` were there: others had inserted them.
     pub(crate) fn came(&mut self, id: HitId, end: Place, from: u32, known: u32) {
+        if self.stages() {
+            return self.used_straight(id, end, if known > from { known } else { 0 });
+        }
         if self.asking.writes {
             self.follow_wish(id, end, if known > from { known } else { 0 });
         } else {
@@ -54,6 +57,12 @@ impl HiCache {
     pub(crate) fn found(&mut self, id: HitId, end: Place) {
         // Who brings up what may be asked for is no request.
         let warm = self.hits.get(&id).is_some_and(|hit| hit.warm);
+        if self.stages() {
+            if !warm {
+                self.used_straight(id, end, end.depth);
+            }
+            return;
+        }
         if self.asking.writes && !warm {
             self.follow_wish(id, end, end.depth);
         } else if !warm {
