@@ -10,7 +10,9 @@ import time
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
-from hicache import _hicache
+import torch
+
+from hicache import _hicache, tensors
 from hicache.config import seconds
 from hicache.errors import ArgumentError, DeadlineError, StorageError
 from hicache.identity import ModelIdentity
@@ -109,7 +111,7 @@ class WithLifecycle:
         `StorageError`: the store failed; some pages may be left. `DeadlineError`: it didn't answer within
         `timeout` seconds; it goes on, and writes of before lose in any case. Memory, if named, is cleared
         then, too.
-        `ArgumentError`: unknown tiers, or `slots="engine"` (use `evict`, which says which slots are free)."""
+        With `slots="engine"`, `returned_slots` says which slots are free. `ArgumentError`: unknown tiers."""
         wanted = _tiers(tiers)
         timeout = seconds(timeout)
         if "storage" in wanted and not self._core.has_store() and self._core.host_restart() is None:
@@ -125,6 +127,15 @@ class WithLifecycle:
         `flush_cache`. Returns how many pages left the device and the host; what running requests hold follows
         when they end. As `clear(("device", "host"))`."""
         return self._core.clear_memory()
+
+    def returned_slots(self) -> torch.Tensor:
+        """With `slots="engine"`: device slots, int32, that left the cache since this was asked last, other
+        than by `evict`, which answers itself. They are the engine's again, each is told once, and no copy
+        touches them any more. Ask after `clear`, `reset` and `bump_epoch`, and in each step from then on (it
+        costs next to nothing): what a request or a copy still holds then comes when it lets go, in `release`,
+        `rewind` or a `poll`; until it is told of, it isn't the engine's, and is refused where slots are
+        given. Works after `close`, too. `ArgumentError`: the cache owns the slots."""
+        return tensors.slots(self._core.returned_slots())
 
     def _clear_storage(self, timeout: float) -> int:
         number = self._core.clear_storage()

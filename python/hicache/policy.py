@@ -126,6 +126,11 @@ class Asked:
         core.ask(self.name, "write" in self._methods)
         self._set = (write, storage)
 
+    @property
+    def loads(self) -> bool:
+        """Whether it is asked about loads."""
+        return not self._methods.keys().isdisjoint({"load", "write"})
+
     def stop(self, core: _hicache.Cache, hit: int, others: int) -> str | None:
         """What a waiting request does; None: the settings decide."""
         if "stop" not in self._methods:
@@ -142,12 +147,8 @@ class Asked:
         return word
 
     def load(self, core: _hicache.Cache, hit: int, page_size: int, budget: int | None) -> None:
-        """What a request that is about to be loaded wants of it, and to be written."""
-        if not self._methods.keys() & {"load", "write"}:
-            return
-        device, host, _, _, _, loaded, _ = core.view(hit)
-        if loaded:
-            return
+        """What a request that is about to be loaded, and can be, wants of it, and to be written."""
+        device, host, *_ = core.view(hit)
         loading = Loading(core.prompt(hit), device * page_size, host * page_size, budget)
         if "load" in self._methods and (most := self._ask("load", core, loading, _tokens)) is not None:
             core.at_most(hit, most)

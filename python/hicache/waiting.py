@@ -88,10 +88,12 @@ class WithWaiting:
         given = None if slots is None else self._slots(slots)
         pages = None if budget is None else whole_number("budget", budget, least=0) // self.page_size
         numbers = self._numbers(hits)
-        if self._asked is not None:
+        self._stream.follow(self._core)
+        if self._asked is not None and self._asked.loads:
+            # A load that is refused is no decision yet: the policy is asked once per request.
+            self._core.check_load(numbers, given)
             for number in numbers:
                 self._asked.load(self._core, number, self.page_size, budget)
-        self._stream.follow(self._core)
         load, unused = self._core.load(numbers, given, pages)
         return Load(load, tensors.slots(unused), self._load_deadline, self._stream, self._pools)
 

@@ -65,6 +65,9 @@ class Warming:
         free is used: nothing leaves for it. Thresholds and the deadline of a prefetch hold. It is no request:
         it counts in `warm_prefixes`, `warmed_host_pages` and `warmed_device_pages`, and in no hit.
 
+        Copies to the device are covered by each later load, also by one of no hits: as with any load, wait
+        for it before a layer is read that an `insert` pointed to.
+
         `tokens`, `at`: as `match_prefix` has them. `device` is refused with `slots="engine"` and in a unified
         buffer."""
         expect("namespace", namespace, Namespace)

@@ -15,6 +15,7 @@ const PAGES: Shape = Shape {
     page: 4,
     device: 8,
     host: 8,
+    mode: hicache_core::HostMode::Cache,
     layout: hicache_core::host::LayoutKind::PageUnified,
     threads: 2,
     queue: 16,

@@ -104,7 +104,8 @@ def serving(
         host=host,
         storage=ways.storage(tiers.store),
         identity=identity,
-        write=ways.write,
+        # Without a host tier nothing is written.
+        write=PLAIN.write if host is None else ways.write,
         prefetch=ways.prefetch,
         # What it shows is what each tier has.
         host_copies="keep",

@@ -18,7 +18,7 @@ pub(crate) struct Copy {
     pub ticket: u64,
     /// Holds the device's pages.
     pub device: PinId,
-    /// Holds the host's pages.
+    /// Holds the host's pages; of what passes through staging only follows the place.
     pub host: PinId,
     /// Where the device is a unified buffer: keeps its pages where they are.
     pub gate: Option<GateId>,
@@ -28,6 +28,14 @@ pub(crate) struct Copy {
     pub parts: Vec<Vec<Slot>>,
     /// Of a backup with storage: the host slots that it fills for parts, which storage hasn't got.
     pub store: Vec<HostSlot>,
+    /// Of a backup into staging: pages that it copies, counted from 0 at the root, and parts' of pages, for storage. It
+    /// owns their slots until it lands.
+    pub writes: Vec<(u32, ToStore)>,
+    /// Of a load from staging, the slots there that it reads: it owns them until it lands.
+    pub staged: Vec<HostSlot>,
+    /// Of a load from there: that its pages, which count as stored until it has landed, aren't: no copy of them is begun
+    /// before they are there.
+    pub unstored: bool,
 }
 
 /// A page, or what a part has of it, that goes on to storage.
@@ -212,6 +220,12 @@ impl Flights {
     pub fn storing(&self) -> (usize, usize) {
         let here = self.writes().filter(|(batch, ..)| !batch.left);
         here.fold((0, 0), |(batches, pages), (.., written)| (batches + 1, pages + written.len()))
+    }
+
+    /// Of a space, the slots that are being written, but for those that nobody waits for.
+    pub fn storing_of(&self, space: u8) -> usize {
+        let here = self.writes().filter(|(batch, ..)| !batch.left);
+        here.map(|(.., written)| written.iter().filter(|page| page.slot.space == space).count()).sum()
     }
 
     fn writes(&self) -> impl Iterator<Item = (&Batch, &[PinId], &[Written])> {

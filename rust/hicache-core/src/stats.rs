@@ -88,7 +88,7 @@ pub struct Stats {
     pub warm_prefixes: u64,
     /// Pages that came to the host for these.
     pub warmed_host_pages: u64,
-    /// Pages that were copied to the device for these.
+    /// Pages that became usable on the device by copies for these.
     pub warmed_device_pages: u64,
     /// Waits that a deadline ended.
     pub deadlines_passed: u64,

@@ -42,6 +42,20 @@ impl Cache {
         self.core(py)?.stepped(tokens, seconds, ahead).or_raise(py)
     }
 
+    /// Whether `load` would be refused.
+    #[pyo3(signature = (hits, given))]
+    fn check_load(
+        &mut self,
+        py: Python<'_>,
+        hits: Vec<u64>,
+        given: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<()> {
+        let given = given.map(|given| slots(given, "slots")).transpose()?;
+        let hits: Vec<HitId> = hits.into_iter().map(HitId).collect();
+        let checked = self.core(py)?.check_load(&hits, given.as_ref().map(SlotBuffer::get));
+        explain(given.as_ref(), checked).or_raise(py)
+    }
+
     #[pyo3(signature = (hits, given, budget))]
     fn load(
         &mut self,

@@ -5,6 +5,7 @@
 use crate::cache::Cache;
 use crate::errors::OrRaise;
 use crate::load::seconds;
+use crate::slots::Given;
 use crate::store::StorageArgument;
 use crate::tokens::TokenBuffer;
 use hicache_core::Cleared;
@@ -47,6 +48,11 @@ impl Cache {
     fn clear_memory(&mut self, py: Python<'_>) -> PyResult<(usize, usize)> {
         let [device, host] = self.core(py)?.clear_memory().or_raise(py)?;
         Ok((device, host))
+    }
+
+    /// Slots that are the engine's again.
+    fn returned_slots(&mut self, py: Python<'_>) -> PyResult<Given> {
+        self.core.returned_slots().map(Given::new).or_raise(py)
     }
 
     fn clear_storage(&mut self, py: Python<'_>) -> PyResult<u64> {

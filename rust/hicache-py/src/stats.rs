@@ -1,6 +1,8 @@
 //! Counters and gauges as one flat dictionary.
 
+use crate::cache::Cache;
 use crate::errors::OrRaise;
+use hicache_core::histogram::Histogram;
 use hicache_core::ids::Tier;
 use hicache_core::stats::Stats;
 use hicache_core::{HiCache, Leftovers, PartStats};
@@ -89,6 +91,22 @@ pub fn to_dict<'py>(py: Python<'py>, core: &HiCache) -> PyResult<Bound<'py, PyDi
         dict.set_item(name, count)?;
     }
     Ok(dict)
+}
+
+/// Bounds, how many up to each and beyond the last, and their sum: in seconds, pages or tokens.
+type Seen = (Vec<f64>, Vec<u64>, f64);
+
+#[pymethods]
+impl Cache {
+    #[allow(clippy::cast_precision_loss, reason = "a sum for people")]
+    fn histograms(&self) -> Vec<(&'static str, Seen)> {
+        let told = |(name, seen): (&'static str, Histogram)| {
+            let scale = seen.scale();
+            let bounds = scale.bounds().iter().map(|&bound| bound as f64 / scale.unit()).collect();
+            (name, (bounds, seen.places().to_vec(), seen.sum() as f64 / scale.unit()))
+        };
+        self.core.histograms().into_iter().map(told).collect()
+    }
 }
 
 /// The same of one part.

@@ -7,12 +7,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from fake_engine import ANY_LENGTH, POISON, Device, Engine, Request, Shape, stamp
 
 from hicache import ArgumentError, HiCache, Host, Inserted, Load, ModelIdentity, Namespace, pools
+from hicache.storage import Served, Store
 
 SIDES = {"window": ("wk", "wv"), "state": ("memory", "last")}
 
@@ -186,9 +188,10 @@ def make_parted(
     *,
     tokens: int = 3,
     layout: str = "page_unified",
-    store: Path | None = None,
+    store: Path | Store | Served | None = None,
+    **options: Any,
 ) -> PartedEngine:
-    """An engine over a new cache; `sizes`: slots of pages, windows, states. `store` is a directory."""
+    """An engine over a new cache; `sizes`: slots of pages, windows, states. `store`: directory or store."""
     device = PartedDevice(sizes[0], page_size, sizes[1], sizes[2], tokens)
     cache = HiCache(
         device.pools,
@@ -196,6 +199,6 @@ def make_parted(
         host=Host(tokens=host_pages * page_size, layout=layout) if host_pages else None,
         storage=store,
         identity=ModelIdentity(model="stamps"),
-        **ANY_LENGTH,
+        **(ANY_LENGTH | options),
     )
     return PartedEngine(cache, device)

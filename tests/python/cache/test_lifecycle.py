@@ -189,8 +189,6 @@ def test_bad_arguments() -> None:
     bare = HiCache([pools.latent("kv", [k])], 2, host=Host(tokens=8), slots="engine")
     with pytest.raises(ArgumentError, match=r"^identity"):
         bare.attach_store(MemoryStore())
-    with pytest.raises(ArgumentError, match=r"^slots"):
-        bare.reset()
     with pytest.raises(ArgumentError, match=r"^device"):
         bare.warm([1, 2], device=True)
     bare.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from fake_engine import make
 from policies import Logs, host_only, serve
 from test_waiting import Gated, Shared, reading, stored
 
-from hicache import ArgumentError, HitError
+from hicache import ArgumentError, DetachedError, HitError
 from hicache.policy import Loading, Policy, Waiting, Writes
 from hicache.testing.memory import MemoryStore
 
@@ -41,6 +42,50 @@ def test_it_is_asked_once_per_request() -> None:
         for request in requests:
             request.hit.release()
         assert cache.stats()["policy_failures"] == 0
+
+
+def test_a_load_that_is_refused_asks_nobody() -> None:
+    """Whatever is wrong with it: nothing was decided, and the one that is right asks once."""
+    policy = Logs()
+    engine, other = make(policy=policy), make()
+    with engine.cache as cache, other.cache:
+        first, second, foreign = engine.match(PROMPT).hit, engine.match(OTHER).hit, other.match(PROMPT).hit
+        gone = engine.match(PROMPT).hit
+        gone.release()
+        refused: list[tuple[str, Callable[[], Any]]] = [
+            ("budget", lambda: cache.load([first], budget=-1)),
+            ("slots", lambda: cache.load([first], slots=[1, 2])),
+            ("slots", lambda: cache.load([first], slots=[-1])),
+            ("hits", lambda: cache.load([first, second, first])),
+            ("hit", lambda: cache.load([first, foreign])),
+            ("hits", lambda: cache.load(first)),  # type: ignore[arg-type]
+            ("", lambda: cache.load([first, gone])),
+        ]
+        for named, load in refused:
+            with pytest.raises((ArgumentError, HitError), match=f"^{named}"):
+                load()
+        pools = cache.detach()
+        with pytest.raises(DetachedError):
+            cache.load([first])
+        cache.attach(engine.device.pools)
+        assert (pools, policy.times) == (0, Counter())
+        cache.load([first, second]).wait()
+        assert policy.times == Counter(load=2, write=2)
+        with pytest.raises(HitError):
+            cache.load([second])
+        for hit in (first, second, foreign):
+            hit.release()
+        assert policy.times == Counter(load=2, write=2)
+    owner = make(policy=policy, slots="engine")
+    with owner.cache as cache:
+        hit = owner.match(PROMPT).hit
+        for slots in (None, [16], [3, 3]):
+            with pytest.raises(ArgumentError, match=r"^slots"):
+                cache.load([hit], slots=slots)
+        assert policy.times == Counter(load=2, write=2)
+        assert cache.load([hit], slots=[3, 4]).unused.tolist() == [3, 4]
+        assert policy.times == Counter(load=3, write=3)
+        hit.release()
 
 
 @pytest.mark.parametrize("word", ["compute", "wait", "skip"])

@@ -54,6 +54,48 @@ def test_few_and_many_slots_are_the_callers_own(pages: int) -> None:
     assert done[1].slots.sum() == sum(range(pages))
 
 
+@pytest.mark.parametrize("verb", ["clear", "reset", "bump_epoch"])
+def test_an_engine_that_owns_the_slots_is_told_of_each_once(verb: str) -> None:
+    """Those that nobody holds at once, those of a running request when it ends."""
+    some = make(2, slots="engine")
+    cache, size = some.cache, 2
+    for slots in ([3, 1, 4, 15], [3, 1, 9]):
+        tokens = EIGHT if 4 in slots else [*EIGHT[:4], 70, 71]
+        hit = cache.match_prefix(tokens)
+        load = cache.load([hit], slots=[])
+        load.wait()
+        fresh = slots[hit.length // size :]
+        for page, slot in enumerate(fresh, hit.length // size):
+            some.device.write(slot, hit.namespace, tokens[: (page + 1) * size])
+        cache.insert(hit, tokens[hit.length :], fresh)
+        if 4 in slots:
+            hit.release()
+    assert cache.drain(10)
+    assert cache.returned_slots().tolist() == []
+    getattr(cache, verb)()
+    first = cache.returned_slots()
+    assert (first.dtype, sorted(first.tolist())) == (torch.int32, [4, 15])
+    some.device.poison(first.tolist())
+    some.device.verify([3, 1, 9], hit.namespace, [*EIGHT[:4], 70, 71])
+    with pytest.raises(ArgumentError, match=r"^slots: slot 3 belongs to a cached page"):
+        cache.insert(hit, [72, 73], [3])
+    # It goes on, in a slot that it was told of.
+    cache.insert(hit, [72, 73], [4])
+    assert cache.returned_slots().tolist() == []
+    hit.release()
+    assert cache.drain(10)
+    assert sorted(cache.returned_slots().tolist()) == [1, 3, 4, 9]
+    assert cache.returned_slots().tolist() == []
+    cache.check()
+    cache.close()
+    assert cache.returned_slots().tolist() == []
+
+
+def test_whose_slots_are_the_caches_is_told_nothing(engine: Engine) -> None:
+    with pytest.raises(ArgumentError, match=r"^slots: the cache owns the slots"):
+        engine.cache.returned_slots()
+
+
 @pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
 @pytest.mark.parametrize("number", [-1, -(2**31), 16])
 def test_what_is_no_slot_is_named(engine: Engine, dtype: torch.dtype, number: int) -> None:

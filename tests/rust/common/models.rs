@@ -8,7 +8,7 @@ use hicache_core::policy::{StopOptions, Writing};
 use hicache_core::pool::{Needs, Plane, PoolSpec, Rows, SlotsOf};
 use hicache_core::transfer::GpuOptions;
 use hicache_core::transfer::cpu::CpuOptions;
-use hicache_core::{Config, PartSlots};
+use hicache_core::{Config, HostMode, PartSlots};
 
 /// What a model needs besides all pages.
 pub const WINDOW: Needs = Needs::Window { tokens: 4 };
@@ -27,6 +27,7 @@ pub struct Shape {
     pub deadline: f64,
     pub layout: LayoutKind,
     pub writing: Writing,
+    pub mode: HostMode,
     pub threads: usize,
     pub queue: usize,
     /// In tokens, of prefetches.
@@ -36,10 +37,21 @@ pub struct Shape {
 impl Shape {
     pub fn of(parts: &[(Needs, u32, u32)]) -> Self {
         let (layout, parts, writing) = (LayoutKind::PageUnified, parts.to_vec(), usual());
-        let (threads, queue, threshold) = (2, 16, 0);
-        let (device, host, deadline) = (32, 64, 10.0);
-        let (page, unified, cap) = (2, None, 0);
-        Self { page, device, host, parts, unified, cap, deadline, layout, writing, threads, queue, threshold }
+        Self {
+            page: 2,
+            device: 32,
+            host: 64,
+            parts,
+            unified: None,
+            cap: 0,
+            deadline: 10.0,
+            layout,
+            writing,
+            mode: HostMode::Cache,
+            threads: 2,
+            queue: 16,
+            threshold: 0,
+        }
     }
 }
 
@@ -69,6 +81,7 @@ pub fn config(shape: &Shape) -> Config {
         device_slots: shape.device,
         engine_owns_slots: false,
         host_slots: shape.host,
+        host_mode: shape.mode,
         parts: parts.collect(),
         unified: shape.unified,
         checkpoints_per_path: shape.cap,

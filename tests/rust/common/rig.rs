@@ -15,7 +15,7 @@ use hicache_core::pool::{Plane, PoolSpec};
 use hicache_core::storage::{Store, Workers};
 use hicache_core::transfer::GpuOptions;
 use hicache_core::transfer::cpu::CpuOptions;
-use hicache_core::{Config, HiCache, HitView, assemble};
+use hicache_core::{Config, HiCache, HitView, HostMode, assemble};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -40,6 +40,7 @@ pub struct Shape {
     pub page: u32,
     pub device: u32,
     pub host: u32,
+    pub mode: HostMode,
     pub layout: LayoutKind,
     pub threads: usize,
     pub queue: usize,
@@ -60,6 +61,7 @@ impl Default for Shape {
             page: 2,
             device: 16,
             host: 32,
+            mode: HostMode::Cache,
             layout,
             threads: 2,
             queue: 16,
@@ -85,6 +87,7 @@ pub fn config(shape: Shape) -> Config {
         device_slots: shape.device,
         engine_owns_slots: shape.engine_owns_slots,
         host_slots: shape.host,
+        host_mode: shape.mode,
         parts: Vec::new(),
         unified: None,
         checkpoints_per_path: 0,
@@ -131,18 +134,28 @@ impl Rig {
         policy: Box<dyn Eviction>,
         order: Box<dyn ReadOrder>,
     ) -> Self {
-        let config = config(shape);
+        Self::over(config(shape), store, policy, order)
+    }
+
+    pub fn over(
+        config: Config,
+        store: Option<&Arc<FaultStore>>,
+        policy: Box<dyn Eviction>,
+        order: Box<dyn ReadOrder>,
+    ) -> Self {
+        let size = config.page_size.tokens();
         let host = assemble::host_memory(&config).unwrap();
         let memory = Arc::new(Memory::new(&config, &host));
         let gate = Gate::new(Arc::clone(&memory));
         let workers = store.map(|store| {
             let store: Arc<dyn Store> = Arc::<FaultStore>::clone(store);
-            (Workers::with_order(&store, shape.threads, shape.queue, order).unwrap(), config.identity)
+            let workers = Workers::with_order(&store, config.io_threads, config.write_queue, order);
+            (workers.unwrap(), config.identity)
         });
         let storage = workers.is_some();
         let executor = Executor::new(Box::new(gate.clone()), workers, host);
         let cache = HiCache::with_policy(config, executor, storage, policy).unwrap();
-        Self { cache, memory, gate, namespace: Namespace::default(), stamps: None, size: shape.page as usize }
+        Self { cache, memory, gate, namespace: Namespace::default(), stamps: None, size }
     }
 
     pub fn find(&mut self, tokens: &[i32]) -> HitId {

@@ -1,13 +1,18 @@
-//! How a squall ends: everything lands, or the copier does; and what another cache then finds in the store.
+//! How a squall ends: everything lands, or the copier does; and what another cache then finds in the store. And what an
+//! engine's own policy, and who warms, add to one.
 
+use super::Seeded;
 use super::mixed::Mixed;
 use super::models::Shape;
 use super::squall::Squall;
 use super::store::{Fault, FaultStore};
+use super::writing::WRITES;
 use hicache_core::Error;
-use hicache_core::hash::{chain, of_part};
+use hicache_core::hash::{Namespace, chain, of_part};
 use hicache_core::ids::Tier;
 use hicache_core::page::{PageSize, Tokens};
+use hicache_core::policy::Wish;
+use hicache_core::policy::fetching::Verdict;
 use hicache_core::tree::Component;
 use std::time::{Duration, Instant};
 
@@ -33,6 +38,56 @@ impl Squall {
         self.rig.cache.poll(None, self.at).unwrap();
         assert_eq!(self.rig.cache.tree().resident(Tier::Device), 0);
         self.rig.wake_elsewhere();
+    }
+
+    /// One decision of an engine's own policy, about a request that waits: what is written of it, how much is loaded, or
+    /// whether it runs. False: there is none.
+    pub fn decide(&mut self, random: &mut Seeded) -> bool {
+        let waiting: Vec<_> = self.live.iter().filter(|request| !request.loaded).map(|one| one.hit).collect();
+        if waiting.is_empty() {
+            return false;
+        }
+        let hit = waiting[random.below(waiting.len())];
+        match random.below(3) {
+            0 => {
+                let mut write = || WRITES.get(random.below(WRITES.len() + 1)).copied();
+                let wish = Wish { host: write(), storage: write() };
+                self.rig.cache.wish(hit, wish).unwrap();
+            }
+            1 => self.rig.cache.at_most(hit, random.below(12)).unwrap(),
+            _ => {
+                if let Some(told) = self.rig.cache.undecided(hit, random.below(2)).unwrap() {
+                    assert!(told.reading <= told.missing && told.missing <= told.requested, "{told:?}");
+                    assert!(told.requested <= told.request.prompt, "{told:?}");
+                    let verdict = [Verdict::Compute, Verdict::Wait, Verdict::Skip][random.below(3)];
+                    self.rig.cache.decided(hit, verdict).unwrap();
+                }
+            }
+        }
+        true
+    }
+
+    /// Brings up what some insert made, or gives it up.
+    pub fn warm(&mut self, random: &mut Seeded) {
+        if self.made.is_empty() {
+            return;
+        }
+        self.warms = true;
+        let tokens = self.made[random.below(self.made.len())].clone();
+        let device = random.below(2) == 0;
+        let number =
+            self.rig.cache.warm(Tokens::I32(&tokens), &Namespace::default(), device, self.at).unwrap();
+        if let Some(number) = number.filter(|_| random.below(4) == 0) {
+            self.rig.cache.cool(number);
+        }
+        self.rig.books();
+    }
+
+    /// Nobody warms any more.
+    pub fn cool(&mut self) {
+        let last = self.rig.cache.stats().warm_prefixes;
+        (1..=last).for_each(|number| self.rig.cache.cool(number));
+        self.rig.books();
     }
 
     /// Everybody leaves, in some order, and everything lands.

@@ -32,18 +32,13 @@ pub enum Cleared {
 }
 
 impl HiCache {
-    /// Empties device and host. Returns how many pages left each; others follow when the requests that hold them end.
+    /// Empties device and host. Returns how many pages left each; others follow when the requests that hold them end. An
+    /// engine that owns the slots learns from [`HiCache::returned_slots`] which are its own again, now and then.
     ///
     /// # Errors
-    /// When the cache is closed; when the engine owns the slots: it has to learn which are its own again.
+    /// When the cache is closed.
     pub fn clear_memory(&mut self) -> Result<[usize; 2]> {
         self.open()?;
-        if self.config.engine_owns_slots {
-            return argument(
-                "slots",
-                "the engine owns the slots: evict the pages, which tells it which are free",
-            );
-        }
         let gone = self.begin_epoch(By::Clear, &Reason::Cleared);
         // Of the process before this one.
         if let Some(kept) = self.executor.kept() {
@@ -102,6 +97,7 @@ impl HiCache {
         self.tree.end_epoch();
         self.begin_anew(why);
         let gone = Tier::ALL.map(|tier| self.make_room(tier, usize::MAX).len());
+        self.drop_landed();
         if let Some(publisher) = &self.publisher {
             publisher.epoch(self.tree.epoch());
         }

@@ -91,19 +91,20 @@ impl HiCache {
     fn waiting(&self, id: HitId, first: f64, others: usize) -> Option<Waiting> {
         let fetch = self.hits.get(&id)?.fetch.as_ref()?;
         // Without room and without reads of its own it would wait for others, who may wait for it.
-        if fetch.no_room && fetch.open == 0 {
+        // In staging the wait ends by itself then (`staged::read`).
+        if fetch.no_room && fetch.open == 0 && !self.stages() {
             return None;
         }
-        let asked = if fetch.settled && fetch.asked.is_empty() { fetch.present as usize } else { fetch.keys };
-        let came = (fetch.begun as usize).saturating_sub(fetch.reading);
+        let (missing, reading) =
+            if self.parts.is_empty() { fetch.missing() } else { fetch.missing_together() };
         let number = fetch.attempt;
         Some(Waiting {
             request: self.waiter(id),
             now: micros(self.now),
             waited: micros(self.now - first),
             requested: self.tokens(fetch.span as usize),
-            missing: self.tokens(asked.saturating_sub(came).max(fetch.reading)),
-            reading: self.tokens(fetch.reading),
+            missing: self.tokens(missing),
+            reading: self.tokens(reading),
             reading_for: self.under_way.iter().find(|one| one.0 == number).map(|one| one.1),
             asking: !fetch.settled,
             others: others as u64,

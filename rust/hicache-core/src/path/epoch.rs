@@ -21,7 +21,8 @@ use crate::tree::{By, Hold, PinId, Place};
 
 impl HiCache {
     /// Ends the epoch. Pages are stored and asked for under `identity` from now on. Returns how many pages left the
-    /// device and the host; others follow when the requests that hold them end.
+    /// device and the host; others follow when the requests that hold them end. An engine that owns the slots learns from
+    /// [`HiCache::returned_slots`] which are its own again, now and then.
     ///
     /// # Errors
     /// When the cache is closed.
@@ -42,6 +43,7 @@ impl HiCache {
         waiting.sort_unstable();
         for id in waiting {
             self.stop_fetch(id, None);
+            self.unstage_all(id);
             let Some(hit) = self.hits.get_mut(&id) else { continue };
             (hit.matched, hit.stored) = (0, 0..0);
             hit.story.note(0..u32::MAX, why.clone());

@@ -15,8 +15,27 @@ impl HiCache {
         self.open()?;
         self.leaves_by(By::Evict);
         let slots = self.make_room(tier, pages);
+        if tier == Tier::Device && self.config.engine_owns_slots {
+            // This tells the engine. What became free last goes first, so that it is these.
+            self.device.take(slots.len());
+        }
         self.act();
         Ok(slots)
+    }
+
+    /// Device slots of an engine that owns them which left the cache, and not by `evict`, since it was told last: they are
+    /// its own again, and nothing under way touches them. Each is told once. What is cleared, or of an epoch that has
+    /// ended, leaves at once where nobody holds it, else when the last request or transfer lets it go: in `release`,
+    /// `rewind`, or a `poll`. Also after `close`. Slots that wait to be told are refused wherever slots are given.
+    ///
+    /// # Errors
+    /// When the cache owns the slots.
+    pub fn returned_slots(&mut self) -> Result<Vec<Slot>> {
+        if !self.config.engine_owns_slots {
+            return argument("slots", "the cache owns the slots: what leaves is free already");
+        }
+        let returned = self.device.free();
+        Ok(self.device.take(returned).unwrap_or_default())
     }
 
     /// Device slots for pages to compute; evicts what it must. `None`: there is no such room, and nothing was evicted; or,

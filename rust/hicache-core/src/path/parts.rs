@@ -109,7 +109,7 @@ impl HiCache {
         })
     }
 
-    /// What left a tier: slots are free again, unless they are an engine's own.
+    /// What left a tier: slots are free again, or wait until the engine that owns them is told.
     pub(crate) fn left(&mut self, tier: Tier, out: &Evicted) {
         if tier == Tier::Device && self.unified.is_some() {
             self.leave_frames(0, &out.slots);
@@ -120,7 +120,6 @@ impl HiCache {
 
     /// The books of it.
     pub(crate) fn book(&mut self, tier: Tier, out: &Evicted) {
-        let ours = tier == Tier::Host || !self.config.engine_owns_slots;
         let (pool, counter) = match tier {
             Tier::Device => (&mut self.device, &mut self.stats.evicted_device_pages),
             Tier::Host => (&mut self.host, &mut self.stats.evicted_host_pages),
@@ -132,9 +131,8 @@ impl HiCache {
             Tier::Host => self.stats.dropped_unstored_pages += out.unsaved as u64,
         }
         pool.displace(&out.slots);
-        if ours {
-            pool.give_back(&out.slots);
-        }
+        // Of slots that the engine owns, those are free that it wasn't told of yet.
+        pool.give_back(&out.slots);
         if tier == Tier::Host {
             self.forget_slots(0, &out.slots);
         }

@@ -13,11 +13,14 @@
 use crate::cache::HiCache;
 use crate::command::Command;
 use crate::flights::{Batch, ToStore, What, Written};
-use crate::ids::{Cursor, HostSlot, Slot, Tier};
+use crate::ids::{Cursor, HostSlot};
+use crate::path::gather::Rest;
 use crate::path::prefetch::BATCH_PAGES;
+use crate::path::straight::LandedQueue;
 use crate::policy::Write;
+use crate::staging::Side;
 use crate::storage::Outcome;
-use crate::tree::{Hold, Mark, PinId, Place, Wanted};
+use crate::tree::{Hold, PinId, Place};
 use foldhash::fast::FixedState;
 use hashbrown::HashSet;
 use std::collections::VecDeque;
@@ -34,24 +37,17 @@ pub(crate) struct StoreQueue {
     known: HashSet<Cursor, FixedState>,
     /// The batch that is being filled.
     filling: Filling,
+    /// Where the host is staging: what has been copied there.
+    pub landed: LandedQueue,
     /// The store failed at something, or declined it, since something happened: reserves don't ask it again meanwhile.
     pub(super) refused: bool,
 }
 
-/// What of a path is still to be looked at: pages from this one on; of a part what is behind so many, and all of those after
-/// it. What failed before waits until the path comes again.
-#[derive(Clone, Copy, Debug, Default)]
-struct Rest {
-    page: u32,
-    part: usize,
-    behind: u32,
-}
-
 #[derive(Debug, Default)]
-struct Filling {
-    pages: Vec<ToStore>,
-    written: Vec<Written>,
-    holds: Vec<PinId>,
+pub(super) struct Filling {
+    pub pages: Vec<ToStore>,
+    pub written: Vec<Written>,
+    pub holds: Vec<PinId>,
 }
 
 impl StoreQueue {
@@ -64,10 +60,12 @@ impl StoreQueue {
 impl HiCache {
     /// Storage is another one, or empty: what is in memory isn't believed stored, and looked at when it comes again.
     pub(crate) fn owe_everything(&mut self) {
+        self.drop_landed();
         self.to_store = StoreQueue::default();
         // What is owed is what is wanted.
         self.tell_saving();
         self.tree.forget_stored();
+        self.forget_staged_stored();
     }
 
     /// The path to a place is to be stored, as far as it is on the host.
@@ -75,7 +73,7 @@ impl HiCache {
         self.note_rest(end, Rest::default());
     }
 
-    fn note_rest(&mut self, end: Place, rest: Rest) {
+    pub(super) fn note_rest(&mut self, end: Place, rest: Rest) {
         let note = self.tree.cursor(end);
         if !self.to_store.known.insert(note) {
             return;
@@ -87,6 +85,14 @@ impl HiCache {
             }
         }
         self.to_store.places.push_back((note, rest));
+    }
+
+    /// The same before all others: it was their turn.
+    pub(super) fn note_first(&mut self, end: Place) {
+        let note = self.tree.cursor(end);
+        if self.to_store.known.insert(note) {
+            self.to_store.places.push_front((note, Rest::default()));
+        }
     }
 
     /// A backup has landed: what came with it goes on, or waits.
@@ -109,6 +115,9 @@ impl HiCache {
 
     /// Stores what waits, as far as there is room, and submits the batch that was begun.
     pub(crate) fn store_waiting(&mut self) {
+        if self.stages() {
+            return self.write_waiting();
+        }
         while !self.to_store.places.is_empty() && self.has_room_to_store() {
             // What one that is gone hung on is owed.
             if let Some((place, rest)) = self.next_to_store() {
@@ -120,95 +129,14 @@ impl HiCache {
     }
 
     /// The place that waits longest, if it is still there.
-    fn next_to_store(&mut self) -> Option<(Place, Rest)> {
+    pub(super) fn next_to_store(&mut self) -> Option<(Place, Rest)> {
         let (note, rest) = self.to_store.places.pop_front()?;
         self.to_store.known.remove(&note);
         Some((self.tree.resolve(note)?, rest))
     }
 
-    /// Leading pages of the path to a place that aren't still being copied to the host.
-    fn landed_depth(&self, place: Place) -> u32 {
-        let begins = self.flights.backups.iter().filter(|copy| copy.pages > 0).map(|copy| {
-            let end = self.tree.pinned(&copy.host);
-            self.tree.ancestor(end, end.depth - copy.pages + 1)
-        });
-        let here = begins
-            .filter(|first| first.depth <= place.depth && self.tree.ancestor(place, first.depth) == *first);
-        here.fold(place.depth, |depth, first| depth.min(first.depth - 1))
-    }
-
-    /// Whether a slot of a part is still being copied to.
-    fn is_landing(&self, part: usize, slot: Slot) -> bool {
-        let copies = self.flights.backups.iter().filter_map(|copy| copy.parts.get(part));
-        copies.flatten().any(|&landing| landing == slot)
-    }
-
-    /// Everything of a path that is on the host and wanted in storage, parents first; what there is no room for waits
-    /// for its turn.
-    fn store_path(&mut self, place: Place, from: Rest) {
-        let mut depth = self.tree.resident_depth(place, Tier::Host);
-        let mark = match self.tree.saving().wanted[Tier::Host as usize] {
-            Wanted::UsedAgain => Some(Mark::Host),
-            Wanted::Marked => Some(Mark::Soon),
-            Wanted::Nothing | Wanted::All => None,
-        };
-        if let Some(mark) = mark {
-            depth = depth.min(self.tree.marked_depth(place, mark));
-        }
-        let end = self.tree.ancestor(place, depth);
-        match self.store_pages(end, from).or_else(|| self.store_parts(end, from)) {
-            Some(rest) => self.note_rest(end, rest),
-            None => self.tree.settle_debts(end),
-        }
-    }
-
-    /// Pages of a path, as far as more may be on their way; what is left.
-    fn store_pages(&mut self, end: Place, from: Rest) -> Option<Rest> {
-        for pages in self.tree.unstored(end) {
-            let mut page = pages.start.max(from.page);
-            while page < pages.end {
-                #[expect(clippy::cast_possible_truncation, reason = "no more than a batch")]
-                let to = pages.end.min(page + self.room_to_store() as u32);
-                if to == page {
-                    return Some(Rest { page, ..from });
-                }
-                self.tree.store(end, page..to);
-                let slots = self.tree.slots(end, page..to, Tier::Host);
-                let to_store = self.pages_to_store(end, page..to, &slots);
-                // What is behind it may leave meanwhile.
-                let hold = if to < end.depth { self.tree.ancestor(end, to) } else { end };
-                to_store.into_iter().zip(page..to).for_each(|(page, at)| self.add(hold, page, at));
-                page = to;
-            }
-        }
-        None
-    }
-
-    /// The same of what parts have of it. What one edge has of a part goes together.
-    fn store_parts(&mut self, end: Place, from: Rest) -> Option<Rest> {
-        for part in from.part..self.parts.len() {
-            let behind = if part == from.part { from.behind } else { 0 };
-            let (owed, left) = self.tree.take_owed(part, end, behind, self.room_to_store());
-            let (landing, owed): (Vec<_>, Vec<_>) =
-                owed.into_iter().partition(|&(_, slot)| self.is_landing(part, slot));
-            landing.into_iter().for_each(|(_, slot)| self.tree.owe_part(part, end, slot));
-            let (pages, slots): (Vec<u32>, Vec<Slot>) = owed.into_iter().unzip();
-            let to_store = self.part_to_store(part, end, &pages, &slots);
-            let held = self.tree.needs_from(part, end.depth);
-            for (page, at) in to_store.into_iter().zip(pages) {
-                // What a pin at the end doesn't hold of a part, one right behind it does.
-                let end = if at < held { self.tree.ancestor(end, at + 1) } else { end };
-                self.add(end, page, at);
-            }
-            if let Some(behind) = left {
-                return Some(Rest { page: end.depth, part, behind });
-            }
-        }
-        None
-    }
-
     /// One more page of a batch. What it holds it holds up to there, with its parts.
-    fn add(&mut self, end: Place, page: ToStore, at: u32) {
+    pub(super) fn add(&mut self, end: Place, page: ToStore, at: u32) {
         let filling = &mut self.to_store.filling;
         let hold = filling.holds.last().map(|hold| self.tree.pinned(hold));
         let end = self.tree.ancestor(end, end.depth);
@@ -225,7 +153,12 @@ impl HiCache {
     }
 
     fn submit_store(&mut self) {
-        let Filling { pages, written, holds } = std::mem::take(&mut self.to_store.filling);
+        let batch = std::mem::take(&mut self.to_store.filling);
+        self.submit(batch);
+    }
+
+    pub(super) fn submit(&mut self, batch: Filling) {
+        let Filling { pages, written, holds } = batch;
         if pages.is_empty() {
             return;
         }
@@ -243,7 +176,7 @@ impl HiCache {
     }
 
     /// How many more pages may be on their way, of a batch that may be; no more than this one takes.
-    fn room_to_store(&self) -> usize {
+    pub(super) fn room_to_store(&self) -> usize {
         let (batches, pages) = self.flights.storing();
         if batches >= self.config.write_queue {
             return 0;
@@ -270,6 +203,7 @@ impl HiCache {
             if *outcome != Outcome::Hit {
                 let place = self.tree.pinned(&holds[page.hold as usize]);
                 match page.slot {
+                    slot if self.stages() => self.not_stored(place, page.page, slot),
                     HostSlot { space: 0, .. } => self.tree.unstore(place, page.page),
                     HostSlot { space, slot } => {
                         self.tree.owe_part(usize::from(space) - 1, place, slot);
@@ -277,6 +211,10 @@ impl HiCache {
                     }
                 }
             }
+        }
+        if self.stages() {
+            let slots: Vec<HostSlot> = written.iter().map(|page| page.slot).collect();
+            self.unstage(Side::Writes, &slots);
         }
         holds.into_iter().for_each(|hold| self.let_go(hold));
     }

@@ -10,6 +10,8 @@ use crate::error::{Result, argument};
 use crate::hash::Namespace;
 use crate::ids::{HitId, Tier};
 use crate::page::{OwnedTokens, Tokens};
+use crate::path::HitView;
+use crate::tree::Place;
 
 /// Prefixes that may be under way.
 pub const MOST_WARM: usize = 32;
@@ -44,7 +46,7 @@ impl HiCache {
     /// Returns its number; `None`: as many as may be are under way.
     ///
     /// # Errors
-    /// Negative tokens. With `to_device`, where room on the device isn't the cache's to count: the engine owns the slots, or
+    /// Negative tokens. Without `to_device`, where nothing stays on the host. With it, where room on the device isn't the cache's to count: the engine owns the slots, or
     /// they are names in a unified buffer.
     pub fn warm(
         &mut self,
@@ -54,6 +56,12 @@ impl HiCache {
         at: f64,
     ) -> Result<Option<u64>> {
         self.open()?;
+        if !to_device && self.stages() {
+            return argument(
+                "device",
+                "nothing stays on the host with host_mode=\"buffer_only\": warm the device",
+            );
+        }
         if to_device && (self.config.engine_owns_slots || self.unified.is_some()) {
             let reason =
                 "needs device slots of the cache's own, in memory of their own: warm the host instead";
@@ -84,14 +92,14 @@ impl HiCache {
     pub fn cool(&mut self, number: u64) {
         if let Some(at) = self.warming.iter().position(|warm| warm.number == number) {
             let warm = self.warming.remove(at);
-            self.end_warm(&warm, 0);
+            self.end_warm(&warm);
             self.act();
         }
     }
 
     /// All of them.
     pub(crate) fn cool_all(&mut self) {
-        std::mem::take(&mut self.warming).iter().for_each(|warm| self.end_warm(warm, 0));
+        std::mem::take(&mut self.warming).iter().for_each(|warm| self.end_warm(warm));
     }
 
     /// The part of `poll`: the next step of each.
@@ -113,8 +121,8 @@ impl HiCache {
             let warm = self.warming.remove(at);
             let brought = hit_pages(self, &warm);
             self.stats.warmed_host_pages += u64::from(brought);
-            let raised = self.raise_warm(&warm);
-            self.end_warm(&warm, raised);
+            self.raise_warm(&warm);
+            self.end_warm(&warm);
         }
     }
 
@@ -126,51 +134,70 @@ impl HiCache {
     fn ask_for_warm(&mut self, id: HitId) {
         let Ok(found) = self.find_again(id) else { return };
         // What comes is hung below pages that are on the host: they may have to go there first.
-        let missing = found.place.depth - self.tree.resident_depth(found.place, Tier::Host);
-        let room = if self.parts.is_empty() { self.host.free() } else { 0 };
-        if missing as usize <= room {
+        if self.stages() || self.fits_on_host(found.place) {
             // It is neither released nor loaded.
             let _ = self.prefetch(id);
         }
     }
 
-    /// Copies what came on to the device, as far as there is free room; how many pages.
-    fn raise_warm(&mut self, warm: &Warm) -> u32 {
-        let Some((tokens, namespace)) = &warm.to_device else { return 0 };
-        let Ok(view) = self.view(warm.hit) else { return 0 };
-        let missing = (view.usable - view.device) as usize;
-        let room = missing.min(self.device.free());
-        // Parts come with all of it, or not at all.
-        let parts = (0..self.parts.len()).all(|part| {
-            let end = self.hits.get(&warm.hit).map(|hit| self.tree.pinned(&hit.pin));
-            end.is_some_and(|end| {
-                let missing = self.tree.missing_up_to(part, Tier::Device, end, view.usable);
-                missing.pages.len() <= self.parts[part].device.free()
-            })
-        });
-        let whole = self.parts.is_empty() || (parts && room == missing);
-        let worth_it = self.tokens(room) >= self.config.load_threshold as u64;
-        if room == 0 || !whole || !worth_it || self.on_device().is_err() {
-            return 0;
+    /// Whether the host has free room for what the device alone has of a path.
+    fn fits_on_host(&self, place: Place) -> bool {
+        let [device, host] = Tier::ALL.map(|tier| self.tree.resident_depth(place, tier));
+        let missing = device.saturating_sub(host) as usize;
+        let end = self.tree.ancestor(place, device);
+        missing == 0 || (missing <= self.host.free() && self.parts_fit(Tier::Host, end))
+    }
+
+    /// Whether a tier has free slots for what the parts miss there at a place, and have elsewhere.
+    fn parts_fit(&self, tier: Tier, end: Place) -> bool {
+        (0..self.parts.len()).all(|part| {
+            let missing = self.tree.missing_up_to(part, tier, end, end.depth);
+            missing.pages.len() <= self.parts[part].pool(tier).free()
+        })
+    }
+
+    /// Copies what came on to the device, as far as there is free room: pages as many as fit, windows and states with all
+    /// that their place needs.
+    fn raise_warm(&mut self, warm: &Warm) {
+        if self.stages() {
+            return self.raise_warm_staged(warm.hit);
         }
-        let limit = (view.device as usize + room) * self.config.page_size.tokens();
-        let Ok(id) = self.begin_hit(tokens.view(), namespace, None, limit, self.now) else { return 0 };
+        let Some((tokens, namespace)) = &warm.to_device else { return };
+        let Ok(found) = self.find_again(warm.hit) else { return };
+        let end = self.tree.ancestor(found.place, found.usable);
+        let room = u32::try_from(self.device.free()).unwrap_or(u32::MAX);
+        let to = end.depth.min(self.tree.resident_depth(end, Tier::Device).saturating_add(room));
+        if to <= found.device || self.on_device().is_err() {
+            return;
+        }
+        let limit = to as usize * self.config.page_size.tokens();
+        let Ok(id) = self.begin_hit(tokens.view(), namespace, None, limit, self.now) else { return };
         if let Some(hit) = self.hits.get_mut(&id) {
             hit.warm = true;
+            let end = self.tree.pinned(&hit.pin);
+            if end.depth > found.device && self.is_worth_raising(end) && self.parts_fit(Tier::Device, end) {
+                let loaded = self.load(&[id], None).is_ok();
+                let copied = self.hits.get(&id).map_or(0, |hit| if loaded { hit.copied } else { 0 });
+                self.stats.warmed_device_pages += u64::from(copied);
+            }
         }
-        let loaded = self.load(&[id], None).is_ok();
-        let copied = self.hits.get(&id).map_or(0, |hit| if loaded { hit.copied } else { 0 });
-        self.stats.warmed_device_pages += u64::from(copied);
         self.let_warm_go(id);
-        copied
+    }
+
+    /// Whether a load would copy what is missing on the device up to a place, rather than decline it.
+    fn is_worth_raising(&self, end: Place) -> bool {
+        let pages = (end.depth - self.tree.resident_depth(end, Tier::Device)) as usize;
+        let mut parts = 0..self.parts.len();
+        self.tokens(pages) >= self.config.load_threshold as u64
+            || parts.any(|part| !self.tree.missing_up_to(part, Tier::Device, end, end.depth).pages.is_empty())
     }
 
     /// How far it came is remembered, and nothing holds it any more.
-    fn end_warm(&mut self, warm: &Warm, raised: u32) {
+    fn end_warm(&mut self, warm: &Warm) {
         if let Ok(view) = self.view(warm.hit) {
             self.warmed.truncate(REMEMBERED - 1);
-            let device = view.device.max(raised);
-            self.warmed.push_front((warm.number, Warmed { under_way: false, usable: view.usable, device }));
+            let HitView { usable, device, .. } = view;
+            self.warmed.push_front((warm.number, Warmed { under_way: false, usable, device }));
         }
         self.let_warm_go(warm.hit);
     }

@@ -25,6 +25,8 @@ pub(crate) struct ToWrite {
     pending: Option<(u64, SpacePages)>,
     /// Slots that reserves may still copy before something happens again; none: something did.
     budget: Option<usize>,
+    /// Copies that reserves began, in order: their ticket, and slots by space.
+    ahead: VecDeque<(u64, Vec<usize>)>,
     /// Ends of paths that found no room on the host.
     no_room: VecDeque<Cursor>,
 }
@@ -32,6 +34,9 @@ pub(crate) struct ToWrite {
 impl HiCache {
     /// A request inserted pages up to `end`, of which those before `known` were there: others had inserted them.
     pub(crate) fn came(&mut self, id: HitId, end: Place, from: u32, known: u32) {
+        if self.stages() {
+            return self.used_straight(id, end, if known > from { known } else { 0 });
+        }
         if self.asking.writes {
             self.follow_wish(id, end, if known > from { known } else { 0 });
         } else {
@@ -50,9 +55,17 @@ impl HiCache {
 
     /// A request found the path to `end`, which another one had brought.
     pub(crate) fn found(&mut self, id: HitId, end: Place) {
-        if self.asking.writes {
+        // Who brings up what may be asked for is no request.
+        let warm = self.hits.get(&id).is_some_and(|hit| hit.warm);
+        if self.stages() {
+            if !warm {
+                self.used_straight(id, end, end.depth);
+            }
+            return;
+        }
+        if self.asking.writes && !warm {
             self.follow_wish(id, end, end.depth);
-        } else {
+        } else if !warm {
             self.used_again(end);
         }
         self.store_what_is_owed(end);
@@ -146,7 +159,22 @@ impl HiCache {
         let all = || self.tree.saving().reserve.iter().sum();
         let budget = self.to_write.budget.get_or_insert_with(all);
         *budget = budget.saturating_sub(copied);
-        *budget > 0
+        let more = *budget > 0;
+        if let Some(copy) = self.flights.backups.back().filter(|_| copied > 0) {
+            let slots = std::iter::once(copy.pages as usize).chain(copy.parts.iter().map(Vec::len));
+            self.to_write.ahead.push_back((copy.ticket, slots.collect()));
+        }
+        more
+    }
+
+    /// Slots of a space that reserves are copying: they don't leave before that is done, and are clean then.
+    pub(crate) fn copying_ahead(&mut self, space: usize) -> usize {
+        let landed = self.flights.backups.front().map_or(u64::MAX, |oldest| oldest.ticket);
+        let ahead = &mut self.to_write.ahead;
+        while ahead.front().is_some_and(|copy| copy.0 < landed) {
+            ahead.pop_front();
+        }
+        ahead.iter().map(|copy| copy.1.get(space).copied().unwrap_or(0)).sum()
     }
 
     /// A backup's copies: they go with the next ones that are submitted. The ticket of those.

@@ -45,6 +45,7 @@ impl Tree {
             strand.stored = Marks::new(strand.start);
             self.strands.owe(index, true);
         }
+        self.strands.parts.clear();
         let nodes: Vec<u32> = self.arena.iter().map(|(index, _)| index).collect();
         for index in nodes {
             for part in &mut self.arena[index].parts {
@@ -61,7 +62,7 @@ impl Tree {
         let edges = self.arena.iter().filter(|(_, node)| !node.is_root());
         let own = edges.map(|(index, node)| {
             let to = self.wanted_end(tier, index);
-            let owed = tier == Tier::Host && to == node.end && node.parts.iter().any(|part| part.owed);
+            let owed = to == node.end && self.owes_parts(tier, index);
             self.unsaved(tier, index, node.start..to).max(usize::from(owed))
         });
         own.sum()
@@ -73,11 +74,21 @@ impl Tree {
         let ends = edges.filter_map(|(node, n)| {
             let depth = self.wanted_end(tier, node);
             let last = n.resident_children[tier as usize] == 0 || depth < n.end;
-            let missing = self.unsaved(tier, node, n.start..depth) > 0
-                || (tier == Tier::Host && n.parts.iter().any(|part| part.owed));
+            let missing = self.unsaved(tier, node, n.start..depth) > 0 || self.owes_parts(tier, node);
             (depth > n.start && last && missing).then_some(Place { node, depth })
         });
         ends.collect()
+    }
+
+    /// Whether an edge has parts in a tier that storage is to get from there, and hasn't got.
+    fn owes_parts(&self, tier: Tier, node: u32) -> bool {
+        let n = &self.arena[node];
+        match tier {
+            _ if tier != self.saving.source() => false,
+            Tier::Host => n.parts.iter().any(|part| part.owed),
+            // What hangs on it has its own end.
+            Tier::Device => n.resident_children[tier as usize] == 0 && self.lacks_parts(node),
+        }
     }
 
     /// Up to where an edge's pages are in a tier and wanted in the next one.
