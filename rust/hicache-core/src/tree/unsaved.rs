@@ -7,6 +7,8 @@ use super::marks::Marks;
 use super::saving::Wanted;
 use super::walk::Place;
 use crate::ids::Tier;
+use foldhash::fast::FixedState;
+use hashbrown::HashSet;
 
 impl Tree {
     /// What is stored isn't known of any page any more: storage is another one, or empty.
@@ -39,17 +41,26 @@ impl Tree {
         own.sum()
     }
 
-    /// Ends of the paths that lead to such pages, as far as they are wanted.
+    /// Ends of the paths that lead to such pages, as far as they are wanted. Pages before them may be saved, and so may some
+    /// that hang on them: what storage has isn't always a prefix.
     pub fn unsaved_ends(&self, tier: Tier) -> Vec<Place> {
         let edges = self.arena.iter().filter(|(_, node)| !node.is_root());
         let ends = edges.filter_map(|(node, n)| {
             let depth = self.wanted_end(tier, node);
-            let last = n.resident_children[tier as usize] == 0 || depth < n.end;
             let missing = self.unsaved(tier, node, n.start..depth) > 0
                 || (tier == Tier::Host && n.parts.iter().any(|part| part.owed));
-            (depth > n.start && last && missing).then_some(Place { node, depth })
+            (depth > n.start && missing).then_some(Place { node, depth })
         });
-        ends.collect()
+        let mut ends: Vec<Place> = ends.collect();
+        let mut passed = HashSet::with_hasher(FixedState::default());
+        for end in &ends {
+            let mut at = self.arena[end.node].parent;
+            while !self.arena[at].is_root() && passed.insert(at) {
+                at = self.arena[at].parent;
+            }
+        }
+        ends.retain(|end| !passed.contains(&end.node));
+        ends
     }
 
     /// Up to where an edge's pages are in a tier and wanted in the next one.
