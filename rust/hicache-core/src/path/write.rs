@@ -25,6 +25,11 @@ pub(crate) struct ToWrite {
     pending: Option<(u64, SpacePages)>,
     /// Slots that reserves may still copy before something happens again; none: something did.
     budget: Option<usize>,
+    /// Whether what leaves now leaves for room.
+    pub for_room: bool,
+    /// By order, of the host: slots that left for room since the last poll, and how much further its reserve reaches for that.
+    pub left: Vec<usize>,
+    pub further: Vec<usize>,
     /// Ends of paths that found no room on the host.
     no_room: VecDeque<Cursor>,
 }
