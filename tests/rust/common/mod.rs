@@ -16,6 +16,8 @@ pub mod holds;
 pub mod hybrid;
 pub mod kept;
 pub mod kinds;
+pub mod marked;
+pub mod marked_says;
 pub mod memory;
 pub mod mixed;
 pub mod models;

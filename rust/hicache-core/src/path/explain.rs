@@ -172,5 +172,11 @@ impl HiCache {
     /// What leaves from now on leaves for this reason.
     pub(crate) fn leaves_by(&mut self, by: By) {
         self.tree.leaves_by(crate::policy::tick(self.now), by);
+        // An engine that owns the slots makes room by evictions of its own.
+        self.to_write.for_room = match by {
+            By::Allocate | By::Load | By::Backup | By::Prefetch => true,
+            By::Evict => self.config.engine_owns_slots,
+            _ => false,
+        };
     }
 }

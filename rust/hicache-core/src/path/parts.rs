@@ -6,6 +6,7 @@ use crate::error::{Error, Result, argument};
 use crate::host::SlotPool;
 use crate::ids::{Slot, Tier};
 use crate::parts::{PartPools, PartStats};
+use crate::policy::Order;
 use crate::tree::{By, Evicted};
 
 /// Slots that were taken together.
@@ -136,6 +137,8 @@ impl HiCache {
         if tier == Tier::Host {
             self.forget_slots(0, &out.slots);
         }
+        // What gives way is on the device, and no loss to storage.
+        self.left_for_room(Order::full(tier), out.dropped);
         for (part, slots) in out.parts.iter().enumerate() {
             self.book_part(part, tier, slots);
         }
@@ -158,6 +161,7 @@ impl HiCache {
             Tier::Host => &mut pools.stats.evicted_host,
         };
         *counter += slots.len() as u64;
+        self.left_for_room(Order::of(part, tier), slots.len());
         if tier == Tier::Host {
             self.forget_slots(part + 1, slots);
         }

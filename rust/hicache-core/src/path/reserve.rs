@@ -13,6 +13,9 @@ use crate::ids::Tier;
 use crate::policy::{HostCopies, Order, Write};
 use crate::tree::{LeavingNext, Mark, Place, Saving, Wanted};
 
+/// A reserve reaches further for bursts by one of so many parts of a tier's slots at most.
+const FURTHER: usize = 4;
+
 const fn wanted(write: Write) -> Wanted {
     match write {
         Write::Through | Write::Back => Wanted::All,
@@ -45,8 +48,31 @@ impl HiCache {
         self.tree.save(Saving { give_way, straight, wanted: [host, storage], reserve });
     }
 
+    /// Slots of an order left, of pages that live nowhere any more.
+    pub(crate) fn left_for_room(&mut self, order: Order, slots: usize) {
+        if self.to_write.for_room && order.tier() == Tier::Host {
+            let left = &mut self.to_write.left;
+            left.resize(left.len().max(order.number() + 1), 0);
+            left[order.number()] += slots;
+        }
+    }
+
+    /// What left the host for room since the last poll is expected to leave again until the next one, while as much is on its
+    /// way to storage: so much further its reserves reach, if there are any, and up to a share of the slots, since what is on
+    /// its way stays. Not the device's: its copies would take room on the host from pages that live there alone.
+    fn reach_further(&mut self) {
+        let left = std::mem::take(&mut self.to_write.left);
+        let further = left.iter().zip(&self.tree.saving().reserve).enumerate();
+        let further = further.map(|(order, (&left, &reserve))| {
+            let slots = self.host_pools().nth(order / 2).map_or(0, crate::host::SlotPool::capacity);
+            if reserve == 0 { 0 } else { left.saturating_mul(2).min(slots / FURTHER) }
+        });
+        self.to_write.further = further.collect();
+    }
+
     /// Starts the copies that the reserves lack.
     pub(crate) fn fill_reserves(&mut self) {
+        self.reach_further();
         if self.executor.fault().is_some() {
             return;
         }
@@ -101,7 +127,8 @@ impl HiCache {
 
     /// What leaves an order next, as far as the reserve reaches beyond what is free and what is being copied for it.
     fn reserve(&mut self, order: Order, free: usize) -> Vec<LeavingNext> {
-        let reserve = self.tree.saving().reserve.get(order.number()).copied().unwrap_or(0);
+        let further = self.to_write.further.get(order.number()).copied().unwrap_or(0);
+        let reserve = self.tree.saving().reserve.get(order.number()).copied().unwrap_or(0) + further;
         let space = order.component().map_or(0, |part| part + 1);
         let under_way = match order.tier() {
             Tier::Device => self.copying_ahead(space),

@@ -27,6 +27,11 @@ pub(crate) struct ToWrite {
     budget: Option<usize>,
     /// Copies that reserves began, in order: their ticket, and slots by space.
     ahead: VecDeque<(u64, Vec<usize>)>,
+    /// Whether what leaves now leaves for room.
+    pub for_room: bool,
+    /// By order, of the host: slots that left for room since the last poll, and how much further its reserve reaches for that.
+    pub left: Vec<usize>,
+    pub further: Vec<usize>,
     /// Ends of paths that found no room on the host.
     no_room: VecDeque<Cursor>,
 }

@@ -6,6 +6,8 @@ use super::marks::Marks;
 use super::saving::Wanted;
 use super::walk::Place;
 use crate::ids::{Slot, Tier};
+use foldhash::fast::FixedState;
+use hashbrown::HashSet;
 
 impl Tree {
     /// Slots of a component on the host that storage hasn't got, on the path to `end` behind so many pages, with their pages
@@ -68,16 +70,25 @@ impl Tree {
         own.sum()
     }
 
-    /// Ends of the paths that lead to such pages, as far as they are wanted.
+    /// Ends of the paths that lead to such pages, as far as they are wanted. Pages before them may be saved, and so may some
+    /// that hang on them: what storage has isn't always a prefix.
     pub fn unsaved_ends(&self, tier: Tier) -> Vec<Place> {
         let edges = self.arena.iter().filter(|(_, node)| !node.is_root());
         let ends = edges.filter_map(|(node, n)| {
             let depth = self.wanted_end(tier, node);
-            let last = n.resident_children[tier as usize] == 0 || depth < n.end;
             let missing = self.unsaved(tier, node, n.start..depth) > 0 || self.owes_parts(tier, node);
-            (depth > n.start && last && missing).then_some(Place { node, depth })
+            (depth > n.start && missing).then_some(Place { node, depth })
         });
-        ends.collect()
+        let mut ends: Vec<Place> = ends.collect();
+        let mut passed = HashSet::with_hasher(FixedState::default());
+        for end in &ends {
+            let mut at = self.arena[end.node].parent;
+            while !self.arena[at].is_root() && passed.insert(at) {
+                at = self.arena[at].parent;
+            }
+        }
+        ends.retain(|end| !passed.contains(&end.node));
+        ends
     }
 
     /// Whether an edge has parts in a tier that storage is to get from there, and hasn't got.
