@@ -47,7 +47,7 @@ def test_another_cache_is_served_from_storage(kinds: str, first: str, second: st
 @pytest.mark.parametrize("policy", ["write_through", "write_through_selective", "write_back"])
 @pytest.mark.parametrize("kinds", KINDS)
 def test_conversations_go_on_through_a_small_pool(kinds: str, policy: str, tmp_path: Path) -> None:
-    """Four conversations over a device that holds about two of them."""
+    """Four conversations over a device that holds about three of them."""
     settings = STAGING | {"host": 0.5, "write_storage": policy, "sizes": (28, 28, 14)}
     stored = 0
     with Stack(model_of(kinds), store=tmp_path, **settings) as stack:
@@ -60,4 +60,5 @@ def test_conversations_go_on_through_a_small_pool(kinds: str, policy: str, tmp_p
                 history += [*result.tokens, *some_tokens(7, 10 * turn + number).tolist()]
             stack.settle()
         print(f"\n{kinds} {policy}: {stored} tokens came from storage")
+        assert stored > 0
         stack.check_books()
