@@ -66,7 +66,7 @@ class Warming:
         it counts in `warm_prefixes`, `warmed_host_pages` and `warmed_device_pages`, and in no hit.
 
         `tokens`, `at`: as `match_prefix` has them. `device` is refused with `slots="engine"` and in a unified
-        buffer."""
+        buffer, and needed with `host_mode="buffer_only"`."""
         expect("namespace", namespace, Namespace)
         namespace = namespace or _PLAIN
         flag("device", device)
