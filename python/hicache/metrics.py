@@ -21,7 +21,16 @@ if TYPE_CHECKING:
 #: Numbers that go up and down; all others are counters, which never go down.
 GAUGES = frozenset(
     [f"{tier}_{what}" for tier in ("device", "host") for what in ("slots", "free", "resident")]
-    + ["in_flight", "nodes", "leftovers_now", "pages", "bytes", "capacity"]
+    + [
+        "host_staged_writes",
+        "host_staged_reads",
+        "in_flight",
+        "nodes",
+        "leftovers_now",
+        "pages",
+        "bytes",
+        "capacity",
+    ]
 )
 
 _LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")

@@ -276,7 +276,12 @@ fn what_it_cannot_go_with_is_refused_by_name() {
     refused(Config { host_slots: 1, ..base() }, "host:");
     refused(Config { restart: Some(PathBuf::from("/nowhere")), ..base() }, "host restart:");
     let parts = [(common::models::STATE, 4, 4)];
-    let unified = common::models::Shape { unified: Some(1 << 16), ..common::models::Shape::of(&parts) };
-    refused(Config { host_mode: HostMode::BufferOnly, ..common::models::config(&unified) }, "unified:");
+    let unified = common::models::Shape {
+        unified: Some(1 << 16),
+        mode: HostMode::BufferOnly,
+        writing: Writing::default(),
+        ..common::models::Shape::of(&parts)
+    };
+    refused(common::models::config(&unified), "unified:");
     assert!(HostMode::named("staging").unwrap_err().to_string().starts_with("host_mode:"));
 }

@@ -93,6 +93,11 @@ impl HiCache {
         self.staging.held.iter().fold([0; 2], |sum, held| [sum[0] + held[0], sum[1] + held[1]])
     }
 
+    /// The same of one space: 0 is the cache's own, then the parts' in order.
+    pub fn staged_of(&self, space: usize) -> [usize; 2] {
+        self.staging.held.get(space).copied().unwrap_or_default()
+    }
+
     /// How many slots of a space a side may take now.
     pub(crate) fn may_stage(&self, side: Side, space: usize) -> usize {
         let Some(pool) = self.host_pools().nth(space) else { return 0 };

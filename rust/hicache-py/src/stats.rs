@@ -73,6 +73,8 @@ pub fn to_dict<'py>(py: Python<'py>, core: &HiCache) -> PyResult<Bound<'py, PyDi
         ("host_slots", core.slots(Tier::Host).capacity()),
         ("host_free", core.slots(Tier::Host).free()),
         ("host_resident", core.tree().resident(Tier::Host)),
+        ("host_staged_writes", core.staged_of(0)[0]),
+        ("host_staged_reads", core.staged_of(0)[1]),
         ("in_flight", core.in_flight()),
         ("nodes", core.tree().nodes()),
     ];
@@ -140,6 +142,8 @@ pub fn part_to_dict<'py>(py: Python<'py>, core: &HiCache, part: usize) -> PyResu
         let now = [pool.capacity(), free, core.tree().part_resident(part, tier)];
         named.extend(names.into_iter().zip(now.map(|count| count as u64)));
     }
+    let staged = core.staged_of(part + 1).map(|count| count as u64);
+    named.extend(["host_staged_writes", "host_staged_reads"].into_iter().zip(staged));
     let dict = PyDict::new(py);
     for (name, count) in named {
         dict.set_item(name, count)?;

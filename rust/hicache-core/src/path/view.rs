@@ -10,7 +10,7 @@ use crate::tree::Component;
 pub struct HitView {
     /// Usable on the device; after load: pinned there.
     pub device: u32,
-    /// Usable on device or host (before load).
+    /// Usable on device or host (before load), what is staged for this hit included.
     pub usable: u32,
     /// How far the tokens matched: there may be pages, but no window or state, behind what is usable.
     pub matched: u32,
