@@ -24,7 +24,7 @@ fn of(seed: u64) -> Shape {
 /// Requests alone, in any weather; then another cache reads what is stored through as small a pool.
 #[test]
 fn whatever_happens_bytes_and_books_are_right() {
-    let (mut served, mut stored, mut late) = (0, 0, 0);
+    let (mut served, mut stored, mut late, mut believed) = (0, 0, 0, 0);
     for seed in seeds(60) {
         let page = [1, 2][usize::try_from(seed % 2).unwrap()];
         let shape = Shape { page, threads: 3, queue: 3, deadline: 3.0, ..of(seed) };
@@ -37,6 +37,9 @@ fn whatever_happens_bytes_and_books_are_right() {
         }
         storm.end();
         storm.made.iter().for_each(|tokens| _ = storm.stored(tokens));
+        storm.rig.all_written();
+        believed +=
+            storm.made.iter().map(|tokens| storm.rig.stored_truly(&storm.store, tokens)).sum::<usize>();
         storm.readable();
         storm.rig.drained();
         assert_eq!(storm.rig.cache.staged(), [0; 2]);
@@ -45,7 +48,8 @@ fn whatever_happens_bytes_and_books_are_right() {
         stored += stats.stored_pages;
         late += stats.deadlines_passed;
     }
-    assert!(served > 50 && stored > 400 && late > 0, "{served} {stored} {late}");
+    let seen = format!("{served} {stored} {late} {believed}");
+    assert!(served > 50 && stored > 400 && late > 0 && believed > 100, "{seen}");
 }
 
 /// Stores go and come, memory and storage are cleared, device memory goes, prefixes are warmed.

@@ -46,7 +46,7 @@ impl Rig {
     /// Whether the store has a page of these tokens. If so, with its stamp.
     pub fn has(&self, store: &FaultStore, tokens: &[i32], page: usize) -> bool {
         let size = PageSize::new(u32::try_from(self.size()).unwrap()).unwrap();
-        let key = chain(None, Tokens::I32(&tokens[..(page + 1) * self.size()]), size)[page];
+        let key = chain(self.namespace.seed(), Tokens::I32(&tokens[..(page + 1) * self.size()]), size)[page];
         let Some(bytes) = store.page(&key) else { return false };
         assert_eq!(bytes, self.stamp(tokens, page), "page {page} in the store");
         true
