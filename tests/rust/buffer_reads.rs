@@ -187,12 +187,14 @@ fn a_hole_while_reading() {
     nothing_left(&mut rig);
 }
 
+/// Why it isn't loaded; a threshold, a budget, what a policy wants, device slots; how many pages are.
+type Case = (&'static str, usize, Option<usize>, Option<usize>, u32, u32);
+
 /// Declined for the threshold, the budget, a policy of the engine's, or no room on the device: computed, and given back.
 #[test]
 fn what_is_not_loaded_is_given_back() {
     let tokens = prompt(1, 8);
     let store = store_of(std::slice::from_ref(&tokens));
-    type Case = (&'static str, usize, Option<usize>, Option<usize>, u32, u32);
     let cases: [Case; 6] = [
         ("below the threshold", 9, None, None, 16, 0),
         ("over the budget", 0, Some(7), None, 16, 0),

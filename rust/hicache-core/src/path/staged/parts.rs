@@ -90,15 +90,12 @@ impl HiCache {
         let for_it = self.hits.get(&id).is_some_and(|hit| hit.staged.boundary > 0);
         for (&(page, at), &outcome) in reads.iter().zip(outcomes) {
             let came = outcome == Outcome::Hit;
-            match self.hits.get_mut(&id).filter(|_| came && for_it) {
-                Some(hit) => {
-                    hit.staged.parts.push((page, at));
-                    self.parts[usize::from(at.space) - 1].stats.prefetched += 1;
-                }
-                None => {
-                    self.stats.prefetch_dropped_pages += u64::from(came);
-                    self.give_reads_back(&[(page, at)]);
-                }
+            if let Some(hit) = self.hits.get_mut(&id).filter(|_| came && for_it) {
+                hit.staged.parts.push((page, at));
+                self.parts[usize::from(at.space) - 1].stats.prefetched += 1;
+            } else {
+                self.stats.prefetch_dropped_pages += u64::from(came);
+                self.give_reads_back(&[(page, at)]);
             }
         }
         if let Some(hit) = self.hits.get_mut(&id) {

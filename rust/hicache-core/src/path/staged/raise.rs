@@ -35,16 +35,13 @@ impl HiCache {
         let path = self.tree.pin(at, Hold::Device);
         let room = if end > ready { self.room_for_staged(id, &path, ready..end, budget)? } else { None };
         let place = self.tree.pinned(&path);
-        let (end, from) = match room {
-            Some((wanted, room)) => {
-                let end = self.bring_staged(id, place, &wanted, room, copies)?;
-                let staged = std::mem::take(&mut self.hit_mut(id)?.staged);
-                (end, FromStaging { slots: staged.all().collect(), forgotten: staged.forgotten })
-            }
-            None => {
-                self.unstage_all(id);
-                (self.tree.ancestor(place, ready), FromStaging::default())
-            }
+        let (end, from) = if let Some((wanted, room)) = room {
+            let end = self.bring_staged(id, place, &wanted, room, copies)?;
+            let staged = std::mem::take(&mut self.hit_mut(id)?.staged);
+            (end, FromStaging { slots: staged.all().collect(), forgotten: staged.forgotten })
+        } else {
+            self.unstage_all(id);
+            (self.tree.ancestor(place, ready), FromStaging::default())
         };
         self.settle_held(held, end, ready, copies)?;
         self.tree.unpin(path);
