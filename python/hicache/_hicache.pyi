@@ -281,11 +281,7 @@ class Store:
 
     @staticmethod
     def open(
-        url: str,
-        identity: bytes,
-        fields: list[tuple[str, str]],
-        rank: list[int],
-        world: list[int],
+        url: str, identity: bytes, fields: list[tuple[str, str]], rank: list[int], world: list[int]
     ) -> Store: ...
     @staticmethod
     def relayed(desk: Desk, timeout: float, description: str, verify: bool) -> Store: ...

@@ -147,8 +147,8 @@ def test_what_finds_no_room_is_missed() -> None:
 
 
 def test_who_waits_for_what_another_reads_has_missed_nothing() -> None:
-    """Two requests for the same pages, at once: each is served all of them, each is counted once, and the store has
-    answered no read with a miss."""
+    """Two requests for the same pages, at once: each is served all of them, each is counted once, and the
+    store has answered no read with a miss."""
     inner = MemoryStore()
     run(writer := make(2, store=Lasting(inner)))
     writer.cache.close()
