@@ -25,6 +25,7 @@ pub mod plain;
 pub mod policies;
 pub mod pools;
 pub mod rig;
+pub mod router;
 pub mod side;
 pub mod spaces;
 pub mod squall;

@@ -54,6 +54,7 @@ impl HiCache {
     /// Storage is another one, or empty: what is in memory isn't believed stored, and looked at when it comes again.
     pub(crate) fn owe_everything(&mut self) {
         self.to_store = StoreQueue::default();
+        self.flights.forget_writes();
         // What is owed is what is wanted.
         self.tell_saving();
         self.tree.forget_stored();
