@@ -35,6 +35,7 @@ pub mod store;
 pub mod stored;
 pub mod storm;
 pub mod tenants;
+pub mod told;
 pub mod travel;
 pub mod travels;
 pub mod writing;
