@@ -115,7 +115,7 @@ impl Events {
     }
 
     /// Announcements that were dropped, ever.
-    pub const fn lost(&self) -> u64 {
+    pub const fn lost_ever(&self) -> u64 {
         self.lost_ever
     }
 
@@ -239,13 +239,13 @@ mod tests {
         come(&mut events, Medium::Device, None, &[1, 2, 3]);
         events.cleared(Medium::Host);
         come(&mut events, Medium::Device, Some(3), &[4, 5]);
-        assert_eq!(events.lost(), 6);
+        assert_eq!(events.lost_ever(), 6);
         events.removed(Medium::Device, &[digest(5)]);
         let left = Event::Removed { medium: Medium::Device, pages: vec![digest(5)] };
         assert_eq!(events.take(), [Event::Lost { pages: 6 }, left], "it goes on behind what is lost");
         assert_eq!(events.take(), []);
         come(&mut events, Medium::Device, None, &[1, 2, 3, 4, 5]);
         assert_eq!(events.take(), [Event::Lost { pages: 5 }]);
-        assert_eq!(events.lost(), 11);
+        assert_eq!(events.lost_ever(), 11);
     }
 }

@@ -34,10 +34,11 @@ impl Tree {
 
     /// Announcements of pages that were dropped, ever.
     pub fn lost_events(&self) -> u64 {
-        self.events.as_ref().map_or(0, |events| events.lost())
+        self.events.as_ref().map_or(0, |events| events.lost_ever())
     }
 
     /// Pages of an edge, counted from the root, came to a tier.
+    #[inline]
     pub(super) fn came(&mut self, node: u32, tier: Tier, pages: Range<u32>) {
         if self.events.is_some() {
             let end = Place { node, depth: pages.end };
@@ -46,12 +47,14 @@ impl Tree {
     }
 
     /// They leave it; all that is kept for them is still there.
+    #[inline]
     pub(super) fn went(&mut self, node: u32, tier: Tier, pages: Range<u32>) {
         if self.events.is_some() {
             self.tell_gone(node, tier, pages);
         }
     }
 
+    #[cold]
     #[inline(never)]
     fn tell_gone(&mut self, node: u32, tier: Tier, pages: Range<u32>) {
         let Some(mut events) = self.events.take() else { return };
@@ -90,6 +93,7 @@ impl Tree {
     }
 
     /// Pages of the path to a place came to a medium.
+    #[cold]
     #[inline(never)]
     fn tell_come(&mut self, medium: Medium, end: Place, pages: Range<u32>) {
         let Some(mut events) = self.events.take() else { return };
