@@ -2,6 +2,8 @@
 
 from typing import Any, final
 
+from hicache._tuples import Counts, Host, Identity, Memory, Pool, Told, Undecided
+
 __all__ = [
     "Cache",
     "Call",
@@ -23,18 +25,6 @@ __version__: str
 
 def cuda_status() -> str:
     """Of GPU copies: "ok", "no driver", "no device", CUDA's error, or "not built" (no feature `cuda`)."""
-
-#: Name; planes as (layer, role, bytes of a row); (heads, head groups); whether rows are pages; whose slots;
-#: needs: 0 all pages, 1 the last one, else 1 + a window's tokens.
-_Pool = tuple[str, list[tuple[int, int, int]], tuple[int, int], bool, str, int]
-#: (address, bytes) of each plane of each pool.
-_Memory = list[list[tuple[int, int]]]
-#: Slots, layout, shared, threads that touch it beforehand, NUMA node.
-_Host = tuple[list[int], str, bool, int, int | None]
-#: The model's fields (name and text), rank, world.
-_Identity = tuple[list[tuple[str, str]], list[int], list[int]]
-#: Backups, loads, stores, prefetches, strays.
-_Counts = tuple[int, int, int, int, int]
 
 @final
 class Place:
@@ -59,14 +49,11 @@ class Slots:
 #: int32 in the machine's order.
 _Slots = Slots | bytearray
 
-_Came = tuple[bytes | None, str | None, str | None, bytes | None, list[int]]
-_Told = tuple[str, str, list[bytes], _Came | None, int]
-
 @final
 class Layout:
     """Where a pool's bytes are in host memory. Offsets and sizes in bytes."""
 
-    def __new__(cls, layout: str, pool: _Pool, page_size: int, slots: int) -> Layout: ...
+    def __new__(cls, layout: str, pool: Pool, page_size: int, slots: int) -> Layout: ...
     @property
     def bytes(self) -> int: ...
     @property
@@ -95,8 +82,8 @@ class Cache:
         *,
         page_size: int,
         bigrams: bool,
-        pools: list[_Pool],
-        memory: _Memory | None,
+        pools: list[Pool],
+        memory: Memory | None,
         keep: object | None,
         device_slots: list[int],
         engine_owns_slots: bool,
@@ -104,13 +91,13 @@ class Cache:
         checkpoints_per_path: int,
         policies: tuple[str, str, str, str, float],
         host_mode: str,
-        host: _Host,
+        host: Host,
         restart: str | None,
         copies: tuple[int | None, str],
         gpu: int | None,
         gpu_copies: tuple[tuple[int, int] | None, tuple[int, int] | None, tuple[int, int] | None],
         storage: str | Store | None,
-        identity: _Identity,
+        identity: Identity,
         io_threads: int,
         write_queue: int,
         prefetch: tuple[str, float, float],
@@ -119,7 +106,7 @@ class Cache:
         prefetch_threshold: int,
         load_threshold: int,
     ) -> Cache: ...
-    def attach(self, memory: _Memory, keep: object, device_slots: list[int], gpu: int | None) -> None: ...
+    def attach(self, memory: Memory, keep: object, device_slots: list[int], gpu: int | None) -> None: ...
     def detach(self) -> int:
         """Pages that had no host copy."""
     @property
@@ -148,9 +135,7 @@ class Cache:
     def stepped(self, tokens: int, seconds: float, ahead: int) -> None: ...
     def ask(self, name: str, writes: bool) -> None: ...
     def prompt(self, hit: int) -> int: ...
-    def undecided(
-        self, hit: int, others: int
-    ) -> tuple[int, int, int, int, int, int | None, bool, int, int] | None:
+    def undecided(self, hit: int, others: int) -> Undecided | None:
         """Tokens: prompt, requested, missing, reading; microseconds: waited, of the oldest read; asking;
         others; overtaken."""
     def decided(self, hit: int, word: str) -> None: ...
@@ -204,8 +189,8 @@ class Cache:
     def part_stats(self, part: int) -> dict[str, int]: ...
     def backup(self, hit: int) -> int: ...
     def evict(self, host: bool, pages: int) -> _Slots: ...
-    def ready(self) -> _Counts: ...
-    def poll(self, limits: _Counts | None, at: float) -> _Counts: ...
+    def ready(self) -> Counts: ...
+    def poll(self, limits: Counts | None, at: float) -> Counts: ...
     def release(self, hit: int, generated: int) -> Place: ...
     def reader(self) -> Reader: ...
     def digest(self) -> int: ...
@@ -214,8 +199,8 @@ class Cache:
     def in_flight(self) -> int: ...  # transfers of every kind
     def stats(self) -> dict[str, int]: ...
     def keep_events(self, most: int) -> None: ...
-    def take_events(self) -> list[_Told]: ...
-    def events_from_scratch(self) -> list[_Told]: ...
+    def take_events(self) -> list[Told]: ...
+    def events_from_scratch(self) -> list[Told]: ...
     def histograms(self) -> list[tuple[str, tuple[list[float], list[int], float]]]: ...
     def check(self) -> None: ...
     def close(self, timeout: float) -> None: ...

@@ -14,7 +14,6 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Real
-from pathlib import Path
 from typing import Any
 
 from hicache import _hicache
@@ -264,18 +263,6 @@ def policy(setting: str, value: str) -> str:
     if value not in POLICIES[setting]:
         raise ArgumentError(f"{setting}: unknown value {value!r}: use {' or '.join(POLICIES[setting])}")
     return value
-
-
-def store_url(storage: str | os.PathLike[str] | None) -> str | None:
-    """The store's URL, as the core parses it: a path is the file store's. A path given as text is taken as
-    it is, as long as it is absolute and no "?" in it may be meant to begin options."""
-    if storage is None:
-        return None
-    if isinstance(storage, os.PathLike):
-        return Path(storage).absolute().as_uri()
-    if not isinstance(storage, str):
-        raise ArgumentError(f"storage: need a URL or a path, got {storage!r}")
-    return text("storage", storage)
 
 
 def settings(

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from hicache import _hicache
+from hicache import _hicache, _tuples
 from hicache.config import whole_number
 from hicache.errors import ArgumentError
 
@@ -91,7 +91,7 @@ class WithEvents:
         return [self._event(*told) for told in self._core.events_from_scratch()]
 
     def _event(
-        self, what: str, tier: str, pages: list[bytes], came: _hicache._Came | None, lost: int
+        self, what: str, tier: str, pages: list[bytes], came: _tuples.Came | None, lost: int
     ) -> Event:
         if came is not None:
             namespace, extra_key, adapter, parent, tokens = came

@@ -39,7 +39,7 @@ fn who_applies_events_knows_what_is_where() {
                 .filter(|event| matches!(event, Event::Stored(stored) if stored.pages.len() > 1))
                 .count();
             if step % 50 == 49 {
-                storm.from_scratch();
+                storm.compare_from_scratch();
             }
         }
         stored += storm.rig.cache.stats().stored_pages;

@@ -11,11 +11,12 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl
 
 from hicache import _hicache
-from hicache.config import brief, flag, number, store_url, text, whole_number
+from hicache.config import brief, flag, number, text, whole_number
 from hicache.errors import ArgumentError
 from hicache.storage.serve import Crew
 from hicache.storage.store import OUTCOMES, Held, Outcome, Page, Store
@@ -209,3 +210,15 @@ def _yes(word: str) -> bool:
     if word not in ("yes", "no"):
         raise ValueError(word)
     return word == "yes"
+
+
+def store_url(storage: str | os.PathLike[str] | None) -> str | None:
+    """The store's URL, as the core parses it: a path is the file store's. A path given as text is taken as
+    it is, as long as it is absolute and no "?" in it may be meant to begin options."""
+    if storage is None:
+        return None
+    if isinstance(storage, os.PathLike):
+        return Path(storage).absolute().as_uri()
+    if not isinstance(storage, str):
+        raise ArgumentError(f"storage: need a URL or a path, got {storage!r}")
+    return text("storage", storage)

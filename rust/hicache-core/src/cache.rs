@@ -14,7 +14,7 @@ use crate::measured::Requests;
 use crate::parts::{DeviceSlots, PartPools};
 use crate::path::{Asking, Cleared, Forwards, StoreQueue, ToWrite, Warm, Warmed};
 use crate::policy::{self, Eviction, Stop};
-use crate::reader::{self, Publisher, Reader};
+use crate::reader::{Publisher, Reader};
 use crate::staging::Staging;
 use crate::stats::Stats;
 use crate::storage::{About, Store};
@@ -271,31 +271,5 @@ impl HiCache {
             self.executor.drain(&mut self.commands);
         }
         self.publish();
-    }
-
-    /// Readers are told what changed.
-    pub(crate) fn publish(&mut self) {
-        let Some(mut publisher) = self.publisher.take() else { return };
-        publisher.apply(&self.tree.take_changes());
-        publisher.stats(self.numbers());
-        self.publisher = Some(publisher);
-    }
-
-    /// What readers see of statistics: `reader::NUMBERS` names them.
-    fn numbers(&self) -> [u64; reader::NUMBERS.len()] {
-        let pages = |pages: usize| pages as u64;
-        [
-            self.stats.requests,
-            self.stats.matched_tokens,
-            self.stats.hit_device_tokens,
-            self.stats.hit_host_tokens,
-            self.stats.hit_storage_tokens,
-            pages(self.device.capacity()),
-            pages(self.device_free(0)),
-            pages(self.tree.resident(Tier::Device)),
-            pages(self.host.capacity()),
-            pages(self.host.free()),
-            pages(self.tree.resident(Tier::Host)),
-        ]
     }
 }

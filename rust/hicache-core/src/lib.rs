@@ -56,6 +56,7 @@ mod path;
 pub mod policy;
 pub mod pool;
 pub mod processors;
+mod publish;
 pub mod reader;
 pub mod replay;
 pub mod restart;
