@@ -1,4 +1,4 @@
-"""`host_mode="buffer_only"` through `HiCache`: what it refuses, what its numbers say, what ends do to writes."""
+"""`host_mode="buffer_only"` through `HiCache`: what it refuses, its numbers, what ends do to writes."""
 
 from __future__ import annotations
 
