@@ -1,7 +1,7 @@
 """Buffer-only mode with the reference engine: the host is a pool of a few windows, and holds no page.
 
-Answers are the oracle's, token by token, whatever came from where; what one cache stored serves the next one, or another
-process.
+Answers are the oracle's, token by token, whatever came from where; what one cache stored serves the next one,
+or another process.
 """
 
 from __future__ import annotations
@@ -34,7 +34,12 @@ class Stack:
     """A pool, a cache whose host is staging, and an engine on both. Use as a context manager."""
 
     def __init__(
-        self, model: Model, store: Path, host_tokens: int = WINDOW, layout: str = "page_unified", **settings: Any
+        self,
+        model: Model,
+        store: Path,
+        host_tokens: int = WINDOW,
+        layout: str = "page_unified",
+        **settings: Any,
     ) -> None:
         pool = KVPool.create(model.config, slots=DEVICE_TOKENS // PAGE, page_size=PAGE, dtype=model.dtype)
         self.cache = HiCache(

@@ -8,7 +8,7 @@
 use super::Tree;
 use super::node::NIL;
 use super::walk::Place;
-use crate::ids::{Slot, Tier};
+use crate::ids::Tier;
 use crate::policy::Order;
 use std::ops::Range;
 
@@ -267,37 +267,5 @@ impl Tree {
             return 0;
         }
         self.unsaved(tier, node, pages.start..pages.end.min(self.wanted_to(tier, node)))
-    }
-}
-
-impl Tree {
-    /// Of a part that was copied: storage hasn't got it.
-    pub fn owe_part(&mut self, component: usize, end: Place, slot: Slot) {
-        let mut at = end.node;
-        while !self.arena[at].is_root() {
-            let part = &mut self.arena[at].parts[component];
-            if part.slots[Tier::Host as usize].contains(&slot) {
-                part.owed = true;
-                return;
-            }
-            at = self.arena[at].parent;
-        }
-    }
-
-    /// Slots of a component on the host that storage hasn't got, on the path to `end`, with their pages (counted from
-    /// 0): they are on their way there from now on.
-    pub fn take_owed(&mut self, component: usize, end: Place) -> Vec<(u32, Slot)> {
-        let mut owed = Vec::new();
-        for node in self.path(end) {
-            let n = &mut self.arena[node];
-            if n.end > end.depth || !std::mem::take(&mut n.parts[component].owed) {
-                continue;
-            }
-            let slots = &n.parts[component].slots[Tier::Host as usize];
-            let first = if slots.len() == 1 { n.end - 1 } else { n.start };
-            let there = (first..).zip(slots).filter(|(_, slot)| **slot != crate::ids::NO_SLOT);
-            owed.extend(there.map(|(page, &slot)| (page, slot)));
-        }
-        owed
     }
 }
