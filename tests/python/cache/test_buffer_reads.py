@@ -1,4 +1,4 @@
-"""Buffer-only mode as an engine sees it: what a hit says, slots of the engine's own, a store that comes late."""
+"""Buffer-only mode as an engine sees it: what a hit says, slots of its own, a store that comes late."""
 
 from __future__ import annotations
 
