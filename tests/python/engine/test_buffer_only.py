@@ -1,7 +1,7 @@
 """Buffer-only mode with the reference engine: the host is a pool of a few windows, and holds no page.
 
-Answers are the oracle's, token by token, whatever came from where; what one cache stored serves the next one, or another
-process.
+Answers are the oracle's, token by token, whatever came from where; what one cache stored serves the next one,
+or another process.
 """
 
 from __future__ import annotations

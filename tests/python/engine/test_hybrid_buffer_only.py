@@ -1,5 +1,5 @@
-"""Buffer-only mode for models with windows and states: each answer is the naive one, and another cache is served from storage
-through a host pool of a few windows."""
+"""Buffer-only mode for models with windows and states: each answer is the naive one, and another cache is
+served from storage through a host pool of a few windows."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-//! What storage has, or will have, of windows and states that are on the device, where that is where they are stored from:
-//! page by page, as long as the page lives.
+//! What storage has, or will have, of windows and states.
 //!
-//! Elsewhere an edge's copy on the host says that it is owed; here nothing has a copy. Knows strands by number; costs
+//! Where they are stored from the host, an edge says whether something of it there is owed. Where they are stored from the device
+//! (nothing stays on the host), it is known page by page, as long as the page lives. Knows strands by number; costs
 //! nothing where nobody asks. On error: nothing here fails.
 
 use super::Tree;
@@ -129,4 +129,36 @@ impl Tree {
 #[expect(clippy::cast_possible_truncation, reason = "an edge has fewer than 2^32 pages")]
 const fn lane(slots: &[Slot]) -> u32 {
     slots.len() as u32
+}
+
+impl Tree {
+    /// Of a part that was copied: storage hasn't got it.
+    pub fn owe_part(&mut self, component: usize, end: Place, slot: Slot) {
+        let mut at = end.node;
+        while !self.arena[at].is_root() {
+            let part = &mut self.arena[at].parts[component];
+            if part.slots[Tier::Host as usize].contains(&slot) {
+                part.owed = true;
+                return;
+            }
+            at = self.arena[at].parent;
+        }
+    }
+
+    /// Slots of a component on the host that storage hasn't got, on the path to `end`, with their pages (counted from
+    /// 0): they are on their way there from now on.
+    pub fn take_owed(&mut self, component: usize, end: Place) -> Vec<(u32, Slot)> {
+        let mut owed = Vec::new();
+        for node in self.path(end) {
+            let n = &mut self.arena[node];
+            if n.end > end.depth || !std::mem::take(&mut n.parts[component].owed) {
+                continue;
+            }
+            let slots = &n.parts[component].slots[Tier::Host as usize];
+            let first = if slots.len() == 1 { n.end - 1 } else { n.start };
+            let there = (first..).zip(slots).filter(|(_, slot)| **slot != crate::ids::NO_SLOT);
+            owed.extend(there.map(|(page, &slot)| (page, slot)));
+        }
+        owed
+    }
 }

@@ -8,7 +8,7 @@
 use super::Tree;
 use super::node::NIL;
 use super::walk::Place;
-use crate::ids::{Slot, Tier};
+use crate::ids::Tier;
 use crate::policy::Order;
 use std::ops::Range;
 
@@ -267,20 +267,5 @@ impl Tree {
             return 0;
         }
         self.unsaved(tier, node, pages.start..pages.end.min(self.wanted_to(tier, node)))
-    }
-}
-
-impl Tree {
-    /// Of a part that was copied: storage hasn't got it.
-    pub fn owe_part(&mut self, component: usize, end: Place, slot: Slot) {
-        let mut at = end.node;
-        while !self.arena[at].is_root() {
-            let part = &mut self.arena[at].parts[component];
-            if part.slots[Tier::Host as usize].contains(&slot) {
-                part.owed = true;
-                return;
-            }
-            at = self.arena[at].parent;
-        }
     }
 }
