@@ -13,14 +13,12 @@
 use crate::cache::HiCache;
 use crate::command::Command;
 use crate::flights::{Batch, ToStore, What, Written};
-use crate::ids::{Cursor, HostSlot, Slot, Tier};
+use crate::ids::{HostSlot, Slot, Tier};
 use crate::path::prefetch::BATCH_PAGES;
+use crate::path::remembered::Remembered;
 use crate::policy::Write;
 use crate::storage::Outcome;
 use crate::tree::{Hold, Mark, PinId, Place, Wanted};
-use foldhash::fast::FixedState;
-use hashbrown::HashSet;
-use std::collections::VecDeque;
 
 /// Places that wait at most.
 const WAITING: usize = 4096;
@@ -29,9 +27,7 @@ const WAITING: usize = 4096;
 #[derive(Debug, Default)]
 pub(crate) struct StoreQueue {
     /// Ends of paths that are stored when there is room.
-    places: VecDeque<Cursor>,
-    /// The same, to look one up.
-    known: HashSet<Cursor, FixedState>,
+    places: Remembered<WAITING>,
     /// The batch that is being filled.
     filling: Filling,
 }
@@ -62,16 +58,12 @@ impl HiCache {
     /// The path to a place is to be stored, as far as it is on the host.
     pub(crate) fn note_store(&mut self, end: Place) {
         let note = self.tree.cursor(end);
-        if !self.to_store.known.insert(note) {
-            return;
-        }
-        if self.to_store.places.len() == WAITING {
+        if let Some(forgotten) = self.to_store.places.add(note) {
             self.stats.stores_forgotten += 1;
-            if let Some(place) = self.next_to_store() {
+            if let Some(place) = self.tree.resolve(forgotten) {
                 self.tree.owe(place);
             }
         }
-        self.to_store.places.push_back(note);
     }
 
     /// A backup has landed: what came with it goes on, or waits.
@@ -106,8 +98,7 @@ impl HiCache {
 
     /// The place that waits longest, if it is still there.
     fn next_to_store(&mut self) -> Option<Place> {
-        let note = self.to_store.places.pop_front()?;
-        self.to_store.known.remove(&note);
+        let note = self.to_store.places.next()?;
         self.tree.resolve(note)
     }
 
