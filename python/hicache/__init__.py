@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     )
     from hicache.explain import Explanation, Reason
     from hicache.forward import Forward
+    from hicache.histograms import Histogram
     from hicache.hit import Hit, Inserted, Load
     from hicache.identity import ModelIdentity
     from hicache.lifecycle import Cleared, LeftBehind
@@ -42,6 +43,7 @@ _HOME = {
     "Explanation": "explain",
     "Reason": "explain",
     "Forward": "forward",
+    "Histogram": "histograms",
     "GpuCopies": "copies",
     "Host": "config",
     "Namespace": "config",
@@ -75,6 +77,7 @@ __all__ = [
     "GpuCopies",
     "HiCache",
     "HiCacheError",
+    "Histogram",
     "Hit",
     "HitError",
     "Host",

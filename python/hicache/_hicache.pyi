@@ -16,6 +16,7 @@ __all__ = [
     "__version__",
     "cuda_status",
     "memory_available",
+    "processors",
 ]
 
 __version__: str
@@ -45,6 +46,9 @@ class Place:
 
 def memory_available() -> int | None:
     """Bytes that this process may still take."""
+
+def processors() -> int:
+    """Processors that this process may keep busy: bound to, and allowed by its control groups."""
 
 @final
 class Slots:
@@ -96,6 +100,7 @@ class Cache:
         unified: int | None,
         checkpoints_per_path: int,
         policies: tuple[str, str, str, str, float],
+        host_mode: str,
         host: _Host,
         restart: str | None,
         copies: tuple[int | None, str],
@@ -208,6 +213,7 @@ class Cache:
     def in_flight(self) -> int:
         """Transfers of every kind."""
     def stats(self) -> dict[str, int]: ...
+    def histograms(self) -> list[tuple[str, tuple[list[float], list[int], float]]]: ...
     def check(self) -> None: ...
     def close(self, timeout: float) -> None: ...
 
@@ -278,11 +284,7 @@ class Store:
 
     @staticmethod
     def open(
-        url: str,
-        identity: bytes,
-        fields: list[tuple[str, str]],
-        rank: list[int],
-        world: list[int],
+        url: str, identity: bytes, fields: list[tuple[str, str]], rank: list[int], world: list[int]
     ) -> Store: ...
     @staticmethod
     def relayed(desk: Desk, timeout: float, description: str, verify: bool) -> Store: ...

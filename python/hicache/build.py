@@ -58,28 +58,33 @@ def core(
     slots = device_slots(pools, page_size)
     if storage is not None and identity is None:
         raise ArgumentError("identity: storage needs one, so that no other model's pages are served")
-    # Last, since a class makes its object here.
-    named = resolve(storage)
     restart = restart_directory(host, identity)
     page_bytes = [sum(pool.page_bytes(page_size) for pool in space) for space in spaces(pools)]
     memory = pool_memory(pools) if unified is None else unified_memory(unified, pools)
     held = list(pools) if unified is None else unified
     fields, rank, world = ([], [], []) if identity is None else identity.fields()
+    declared = [pool.declaration(host.groups() if host else 1) for pool in pools]
+    host_memory = host.memory(page_size, page_bytes, slots) if host else _no_host(len(slots))
+    copies = host.copies() if host else (None, "auto")
+    gpu_settings = (gpu_copies or GpuCopies()).settings()
+    # Last, since a class makes its object here.
+    named = resolve(storage)
     return _hicache.Cache(
         page_size=page_size,
         bigrams=policies["keys"] == "bigrams",
-        pools=[pool.declaration(host.groups() if host else 1) for pool in pools],
+        pools=declared,
         memory=memory,
         keep=None if memory is None else held,
         device_slots=slots,
         engine_owns_slots=policies["slots"] == "engine",
         unified=None if unified is None else unified.numel(),
         policies=(policies["eviction"], *writes),
-        host=host.memory(page_size, page_bytes, slots) if host else _no_host(len(slots)),
+        host_mode=policies["host_mode"],
+        host=host_memory,
         restart=restart,
-        copies=host.copies() if host else (None, "auto"),
+        copies=copies,
         gpu=gpu(pools),
-        gpu_copies=(gpu_copies or GpuCopies()).settings(),
+        gpu_copies=gpu_settings,
         storage=named.start() if isinstance(named, Served) else named,
         identity=(
             [*fields, ("keys", policies["keys"])]

@@ -22,6 +22,7 @@ from hicache.copies import GpuCopies
 from hicache.epochs import WithEpochs
 from hicache.errors import ArgumentError, HitError
 from hicache.explain import WithExplanations
+from hicache.histograms import WithHistograms
 from hicache.hit import Hit, Inserted
 from hicache.identity import ModelIdentity
 from hicache.lifecycle import WithLifecycle
@@ -46,6 +47,7 @@ class HiCache(
     WithParts,
     WithEpochs,
     WithExplanations,
+    WithHistograms,
     WithLifecycle,
     WithStore,
     WithWaiting,
@@ -57,7 +59,8 @@ class HiCache(
     `detach`, or declarations without tensors: those are attached later. They use the slots of the first one:
     where slots are passed, an array or {its name: array}. Windows and states have slots of their own
     (`parts`): `load` brings what a hit needs of them, `hit.parts` has their slots, `insert_parts` takes them.
-    `page_size`: tokens per page. `host`: the host tier, or None. `storage`: a store by URL
+    `page_size`: tokens per page. `host`: the host tier, or None; `host_mode`: "cache", or
+    "buffer_only": host memory as staging (docs/buffer-only.md). `storage`: a store by URL
     ("file:///directory"), a directory's path, a class ("module:Class?option=value") or an object
     (`hicache.storage`), which the cache closes, or None; needs `host` and `identity`. `keys`: "tokens", or
     "bigrams" where draft state depends on the next token too: a page is `page_size` pairs of neighbours, so
@@ -78,6 +81,7 @@ class HiCache(
         page_size: int,
         *,
         host: Host | None = None,
+        host_mode: str = "cache",
         storage: Storage | None = None,
         identity: ModelIdentity | None = None,
         gpu_copies: GpuCopies | None = None,
@@ -118,6 +122,7 @@ class HiCache(
                 "eviction": eviction,
                 "keys": keys,
                 "slots": slots,
+                "host_mode": host_mode,
             },
             checkpoints_per_path=whole_number("checkpoints_per_path", checkpoints_per_path, least=0),
             io_threads=whole_number("io_threads", io_threads, least=1),

@@ -36,6 +36,7 @@ POLICIES = {
     "host_copies": ("give_way", "keep"),
     "keys": ("tokens", "bigrams"),
     "slots": ("cache", "engine"),
+    "host_mode": ("cache", "buffer_only"),
 }
 
 
@@ -70,10 +71,11 @@ class Host:
     `shared`: memory that other processes can map by the descriptors in `HiCache.host_memory`. `prefault`:
     whether all of it is taken at once, by several threads, instead of when it is first used. `numa_node`: the
     node to take it from, where there are several. `copy_threads`: threads that copy in each direction (None:
-    by the machine). `arrival` of a load's layers: "auto", "layers" (one after another) or "together": where a
-    layer's share of a host page is in pieces (page_first, page_head, head groups), one after another costs
-    half the rate, and "auto" takes them together. `restart`: a directory on a memory file system, such as
-    "/dev/shm/hicache", for memory that outlives the process (docs/restart.md); needs `identity`.
+    by the processors that this process may use). `arrival` of a load's layers: "auto", "layers" (one after
+    another) or "together": where a layer's share of a host page is in pieces (page_first, page_head, head
+    groups), one after another costs half the rate, and "auto" takes them together. `restart`: a directory on
+    a memory file system, such as "/dev/shm/hicache", for memory that outlives the process (docs/restart.md);
+    needs `identity`.
     """
 
     size: int | str | None = None
@@ -131,7 +133,7 @@ class Host:
         shared, prefault = flag("host shared", self.shared), flag("host prefault", self.prefault)
         node = self.numa_node
         node = None if node is None else whole_number("host numa_node", node, least=0, most=2**16)
-        threads = min(8, os.cpu_count() or 1) if prefault else 0
+        threads = min(8, _hicache.processors()) if prefault else 0
         return self.spaces(page_size, page_bytes, device_slots), self.layout, shared, threads, node
 
     def copies(self) -> tuple[int | None, str]:

@@ -21,8 +21,9 @@ class Reason:
     tokens: int
     #: For counting: "never_seen", "evicted", "left_meanwhile", "other_namespace", "part_missing",
     #: "not_asked", "below_prefetch_threshold", "below_load_threshold", "over_budget",
-    #: "declined_by_policy", "path_not_on_host", "not_stored", "corrupt", "read_failed", "timed_out",
-    #: "revoked", "host_full", "device_full", "new_weights", "cleared", "waiting", "limit" or "partial_page".
+    #: "declined_by_policy", "path_not_on_host", "path_not_on_device", "not_stored", "corrupt", "read_failed",
+    #: "timed_out", "revoked", "host_full", "device_full", "new_weights", "cleared", "waiting", "limit" or
+    #: "partial_page".
     code: str
     #: For people, with the numbers that decided.
     text: str

@@ -53,7 +53,8 @@ class Hit:
 
     @property
     def host_length(self) -> int:
-        """Tokens usable on device or host; never less than `device_length`."""
+        """Tokens usable on device or host, in buffer-only mode those that were read for this hit; never less
+        than `device_length`."""
         return self._tokens(1)
 
     @property

@@ -26,7 +26,8 @@ _TIERS = (*_MEMORY, "storage")
 class LeftBehind(NamedTuple):
     """What was still under way when a store was detached."""
 
-    #: Pages on the host that this store was to get and hasn't got.
+    #: Pages on the host (with `host_mode="buffer_only"`: of the device) that this store was to get and hasn't
+    #: got.
     unwritten_pages: int
     #: Batches that are still inside of a store. Their host memory comes back when they come out, by polls.
     inside: int
@@ -83,7 +84,8 @@ class WithLifecycle:
 
     def write_out(self, timeout: float = 10.0) -> bool:
         """Writes what the policies would write later, now: device → host as far as that has free room, host →
-        storage; and waits for it, `timeout` seconds at most. For shutdown, before `detach_store`, and before
+        storage (with `host_mode="buffer_only"`: device → storage); and waits for it, `timeout` seconds at
+        most. For shutdown, before `detach_store`, and before
         an engine sleeps. Nothing is removed: to empty the cache call `reset` (which SGLang calls a flush).
         True: all that the policies want further down is there (with selective policies: what a second request
         used). False: room, the store or the time was short; the rest goes on as ever."""

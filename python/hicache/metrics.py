@@ -9,52 +9,84 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from hicache.errors import ArgumentError
 
 if TYPE_CHECKING:
     from hicache.cache import HiCache
+    from hicache.histograms import Histogram
 
 #: Numbers that go up and down; all others are counters, which never go down.
 GAUGES = frozenset(
     [f"{tier}_{what}" for tier in ("device", "host") for what in ("slots", "free", "resident")]
-    + ["in_flight", "nodes", "leftovers_now", "pages", "bytes", "capacity"]
+    + [
+        "host_staged_writes",
+        "host_staged_reads",
+        "in_flight",
+        "nodes",
+        "leftovers_now",
+        "pages",
+        "bytes",
+        "capacity",
+    ]
 )
 
 _LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
+#: What a histogram's own label is called.
+_BOUND = "le"
 
 
 def prometheus(*caches: HiCache, labels: Mapping[str, str] | None = None) -> str:
-    """The counters and gauges of caches, of their parts and of their stores, in Prometheus' text format:
-    `hicache_NAME` (`_total` for counters), `hicache_part_NAME{part=...}` and `hicache_storage_NAME`.
+    """The counters, gauges and histograms of caches, of their parts and of their stores, in Prometheus' text
+    format: `hicache_NAME` (`_total` for counters; `_bucket`, `_sum` and `_count` for histograms),
+    `hicache_part_NAME{part=...}` and `hicache_storage_NAME`.
 
     `labels`: of every line. More than one cache: each gets a label `cache`, its number in the call. Waits for
     nobody, stores included."""
-    lines: dict[str, list[str]] = {}
+    if _BOUND in (labels or {}):
+        raise ArgumentError(f"labels: {_BOUND!r} is what a histogram calls its bounds")
+    families: dict[str, list[str]] = {}
     for number, cache in enumerate(caches):
         own = dict(labels or {})
         if len(caches) > 1:
             own["cache"] = str(number)
-        _put(lines, "hicache_", cache.stats().items(), own)
+        _put(families, "hicache_", cache.stats().items(), own)
         for part in cache.parts:
-            _put(lines, "hicache_part_", cache.part_stats(part).items(), {**own, "part": part})
+            _put(families, "hicache_part_", cache.part_stats(part).items(), {**own, "part": part})
         store = cache.store_stats() or {}
-        _put(lines, "hicache_storage_", ((name, n) for name, n in store.items() if n is not None), own)
-    return "".join(f"# TYPE {name} {_kind(name)}\n{''.join(values)}" for name, values in lines.items())
+        _put(families, "hicache_storage_", ((name, n) for name, n in store.items() if n is not None), own)
+        for name, seen in cache.histograms().items():
+            lines = families.setdefault(f"# TYPE hicache_{name} histogram\n", [])
+            lines += _histogram(f"hicache_{name}", seen, own)
+    return "".join(head + "".join(lines) for head, lines in families.items())
 
 
 def _put(
-    lines: dict[str, list[str]], prefix: str, values: Iterable[tuple[str, int]], labels: Mapping[str, str]
+    families: dict[str, list[str]],
+    prefix: str,
+    values: Iterable[tuple[str, int]],
+    labels: Mapping[str, str],
 ) -> None:
-    text = ",".join(f'{_name(name)}="{_escaped(value)}"' for name, value in labels.items())
+    text = _labels(labels)
     for name, value in values:
-        full = prefix + name + ("" if name in GAUGES else "_total")
-        lines.setdefault(full, []).append(f"{full}{{{text}}} {value}\n" if text else f"{full} {value}\n")
+        full, kind = (prefix + name, "gauge") if name in GAUGES else (f"{prefix}{name}_total", "counter")
+        families.setdefault(f"# TYPE {full} {kind}\n", []).append(f"{full}{text} {value}\n")
 
 
-def _kind(name: str) -> str:
-    return "counter" if name.endswith("_total") else "gauge"
+def _histogram(name: str, seen: Histogram, labels: Mapping[str, str]) -> Iterable[str]:
+    """Each bucket has what is in those before it, too."""
+    bounds = [f"{bound!r}" for bound in seen.bounds] + ["+Inf"]
+    for bound, count in zip(bounds, accumulate(seen.counts), strict=True):
+        yield f"{name}_bucket{_labels({**labels, _BOUND: bound})} {count}\n"
+    yield f"{name}_sum{_labels(labels)} {seen.sum!r}\n"
+    yield f"{name}_count{_labels(labels)} {seen.count}\n"
+
+
+def _labels(labels: Mapping[str, str]) -> str:
+    text = ",".join(f'{_name(name)}="{_escaped(value)}"' for name, value in labels.items())
+    return f"{{{text}}}" if text else ""
 
 
 def _name(label: str) -> str:

@@ -70,7 +70,7 @@ class Warming:
         for it before a layer is read that an `insert` pointed to.
 
         `tokens`, `at`: as `match_prefix` has them. `device` is refused with `slots="engine"` and in a unified
-        buffer."""
+        buffer, and needed with `host_mode="buffer_only"`."""
         expect("namespace", namespace, Namespace)
         namespace = namespace or PLAIN
         flag("device", device)

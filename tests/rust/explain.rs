@@ -15,12 +15,14 @@ const PAGES: Shape = Shape {
     page: 4,
     device: 8,
     host: 8,
+    mode: hicache_core::HostMode::Cache,
     layout: hicache_core::host::LayoutKind::PageUnified,
     threads: 2,
     queue: 16,
     deadline: 10.0,
     threshold: 0,
     load: 0,
+    engine_owns_slots: false,
     writing: common::rig::MIRRORED,
 };
 

@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 fn saving(reserve: usize, components: usize) -> Saving {
     let wanted = [Wanted::All, Wanted::Nothing];
-    Saving { give_way: true, wanted, reserve: vec![reserve; 2 + 2 * components] }
+    Saving { give_way: true, straight: false, wanted, reserve: vec![reserve; 2 + 2 * components] }
 }
 
 fn path_of() -> impl Strategy<Value = Path> {

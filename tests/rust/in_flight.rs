@@ -56,7 +56,7 @@ fn what_was_backed_up_is_stored_once_each_time() {
     for seed in seeds(60) {
         let (host, writing) = (20, either(seed));
         let shape = Shape { device: 16, host, queue: 3, deadline: 3.0, writing, ..Shape::default() };
-        let mut storm = blown(seed, shape, Weather { late: seed % 3 > 0, tight: true, faulty: 0 });
+        let mut storm = blown(seed, shape, Weather { late: seed % 3 > 0, tight: true, ..Weather::default() });
         storm.readable();
         storm.rig.drained();
         is_stored_or_lost(&storm, writing);
@@ -81,7 +81,7 @@ fn what_is_believed_stored_is_stored() {
     for seed in seeds(60) {
         let (host, writing) = (20, either(seed));
         let shape = Shape { device: 16, host, queue: 3, deadline: 3.0, writing, ..Shape::default() };
-        let weather = Weather { late: seed % 2 > 0, tight: true, faulty: 2 + seed % 4 };
+        let weather = Weather { late: seed % 2 > 0, tight: true, faulty: 2 + seed % 4, ..Weather::default() };
         let mut storm = blown(seed, shape, weather);
         failed += storm.rig.cache.stats().store_failed_pages;
         storm.readable();

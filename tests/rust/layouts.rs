@@ -20,7 +20,7 @@ use hicache_core::storage::file::FileStore;
 use hicache_core::transfer::Direction;
 use hicache_core::transfer::GpuOptions;
 use hicache_core::transfer::cpu::CpuOptions;
-use hicache_core::{Config, HiCache};
+use hicache_core::{Config, HiCache, HostMode};
 use std::time::Duration;
 
 const KINDS: [LayoutKind; 5] = LayoutKind::ALL;
@@ -190,6 +190,7 @@ fn a_cache_over_plain_memory_moves_all_pools() {
             device_slots: 4,
             engine_owns_slots: false,
             host_slots: 4,
+            host_mode: HostMode::Cache,
             parts: Vec::new(),
             unified: None,
             checkpoints_per_path: 0,

@@ -287,7 +287,7 @@ fn pages_that_wait_for_their_state_are_held() {
     rig.until("the pages", |rig| rig.cache.stats().prefetched_pages == 8);
     // Newer, and held by nobody.
     rig.serve(&other, 4);
-    rig.until("its writes", |rig| rig.cache.stats().stored_pages > 0);
+    rig.until("its writes", |rig| rig.cache.pending() == 1);
     rig.cache.evict(Tier::Device, usize::MAX).unwrap();
     assert_eq!(rig.cache.evict(Tier::Host, 4).unwrap().len(), 4);
     store.release();

@@ -39,7 +39,7 @@ fn grafts() -> impl Strategy<Value = Op> {
 }
 
 fn any_op() -> impl Strategy<Value = Op> {
-    let hold = prop_oneof![Just(Hold::Soft), Just(Hold::Device), Just(Hold::Host)];
+    let hold = prop_oneof![Just(Hold::Soft), Just(Hold::Device), Just(Hold::Host), Just(Hold::Name)];
     prop_oneof![
         5 => (path(), 0usize..8).prop_map(|(path, mirror)| Op::Insert { path, mirror }),
         2 => path().prop_map(Op::Graft),

@@ -8,12 +8,12 @@ use common::rig::{MIRRORED, Rig, Shape};
 use common::store::{Fault, FaultStore, Verb};
 use common::writing::{COPIES, WRITES};
 use common::{Seeded, seeds};
-use hicache_core::Ready;
 use hicache_core::ids::{Cursor, HitId, Slot, Tier};
 use hicache_core::page::Tokens;
 use hicache_core::policy::fetching::Verdict;
 use hicache_core::policy::{StopOptions, Writing};
 use hicache_core::transfer::Direction;
+use hicache_core::{HostMode, Ready};
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -174,7 +174,7 @@ impl Pair {
 
 #[test]
 fn equal_calls_and_limits_make_equal_decisions() {
-    decide_alike(seeds(12), [MIRRORED]);
+    decide_alike(seeds(12), HostMode::Cache, [MIRRORED]);
 }
 
 /// Under every write policy; the host is smaller than the device, so that copies give way.
@@ -184,23 +184,36 @@ fn every_write_policy_decides_alike() {
     let all = all.flat_map(|(host, storage)| {
         COPIES.map(|host_copies| Writing { host, storage, host_copies, clean_reserve: 0.25 })
     });
-    decide_alike(seeds(3), all);
+    decide_alike(seeds(3), HostMode::Cache, all);
 }
 
-fn decide_alike(seeds: Range<u64>, writings: impl IntoIterator<Item = Writing>) {
+/// Where the host is staging, of a few pages.
+#[test]
+fn staging_decides_alike() {
+    let all = WRITES.map(|storage| Writing { storage, clean_reserve: 0.25, ..Writing::default() });
+    decide_alike(seeds(8), HostMode::BufferOnly, all);
+}
+
+fn decide_alike(seeds: Range<u64>, mode: HostMode, writings: impl IntoIterator<Item = Writing>) {
     let (mut fetched, mut late) = (0, 0);
     for (seed, writing) in
         writings.into_iter().flat_map(|writing| seeds.clone().map(move |seed| (seed, writing)))
     {
         let page = 1 + u32::try_from(seed % 2).unwrap();
-        let host = if writing == MIRRORED { 40 } else { 20 };
-        let shape = Shape { page, device: 24, host, queue: 4, deadline: 1.0, writing, ..Shape::default() };
+        let host = match mode {
+            HostMode::BufferOnly => 8,
+            HostMode::Cache if writing == MIRRORED => 40,
+            HostMode::Cache => 20,
+        };
+        let shape =
+            Shape { page, device: 24, host, mode, queue: 4, deadline: 1.0, writing, ..Shape::default() };
         let mut pair = Pair::new(shape, seed);
         let policy = ["timeout", "wait_complete", "best_effort"][(seed % 3) as usize];
         let options = StopOptions { timeout_base: 0.5, ..StopOptions::named(policy) };
         pair.ranks.iter_mut().for_each(|rig| rig.cache.stop_by(options.rule().unwrap()));
         pair.stores.iter().for_each(|store| {
-            let roomy = Shape { device: 64, host: 64, writing: MIRRORED, ..shape };
+            let mode = HostMode::Cache;
+            let roomy = Shape { device: 64, host: 64, mode, writing: MIRRORED, ..shape };
             let mut before = Rig::new(roomy, Some(store));
             let mut random = Seeded(seed);
             for _ in 0..12 {
@@ -231,7 +244,10 @@ fn decide_alike(seeds: Range<u64>, writings: impl IntoIterator<Item = Writing>) 
         pair.settle();
         // What a poll finds to be saved or stored since.
         pair.stores.iter().for_each(|store| store.plan(|_, _| Fault::None));
-        pair.ranks.iter_mut().for_each(Rig::drained);
+        for rig in &mut pair.ranks {
+            [Direction::In, Direction::Out].into_iter().for_each(|way| rig.gate.open(way));
+            rig.drained();
+        }
     }
     assert!(fetched > 0 && late > 0, "{fetched} {late}: it went all the way, and deadlines passed");
 }

@@ -135,11 +135,11 @@ fn the_deepest_pin_of_an_edge_decides() {
                 }
                 2..=10 if !pins.is_empty() => tree.unpin(pins.swap_remove(random.below(pins.len())).0),
                 _ => {
-                    let hold = [Hold::Soft, Hold::Device, Hold::Host][random.below(3)];
+                    let hold = [Hold::Soft, Hold::Device, Hold::Host, Hold::Name][random.below(4)];
                     let lives = match hold {
                         Hold::Device => tree.resident_depth(place, Tier::Device),
                         Hold::Host => tree.resident_depth(place, Tier::Host),
-                        Hold::Soft => place.depth,
+                        Hold::Soft | Hold::Name => place.depth,
                     };
                     let depth = lives.saturating_sub(u32::try_from(random.below(depths)).unwrap());
                     pins.push((tree.pin(tree.ancestor(place, depth), hold), hold));

@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::rig::Rig;
+use common::rig::{Rig, Shape};
 use common::store::{Fault, FaultStore, Verb};
 use common::writing::{WRITES, path, rig, stored, writing};
 use hicache_core::identity::Fingerprint;
@@ -114,20 +114,29 @@ fn what_is_read_does_not_give_way() {
     rig.drained();
 }
 
-/// Without a host nothing is wanted there: nothing is copied, tried, or counted as lost.
+/// Without a host nothing is wanted there: nothing is copied, tried, or counted as lost. Who asks for copies gets no cache.
 #[test]
 fn without_a_host_nothing_is_missed() {
-    for write in WRITES {
-        let mut rig = rig(writing(write, Write::Through), 8, 0, None);
-        for number in 1..=6 {
-            rig.serve(&path(number, 4));
-            rig.serve(&path(number, 4));
-            rig.idle();
-        }
-        let stats = *rig.cache.stats();
-        let all = stats.backed_up_pages + stats.backup_no_room_pages + stats.backups_retried;
-        assert_eq!((all, stats.dropped_unsaved_pages), (0, 0), "{write:?}");
-        rig.drained();
+    let mut rig = rig(writing(Write::Through, Write::Through), 8, 0, None);
+    for number in 1..=6 {
+        rig.serve(&path(number, 4));
+        rig.serve(&path(number, 4));
+        rig.idle();
+    }
+    let stats = *rig.cache.stats();
+    let all = stats.backed_up_pages + stats.backup_no_room_pages + stats.backups_retried;
+    assert_eq!((all, stats.dropped_unsaved_pages), (0, 0));
+    rig.drained();
+    for (write, host, why) in [
+        (Write::Selective, 0, "host: "),
+        (Write::Back, 0, "host: "),
+        (Write::Back, 1, ""),
+        (Write::Through, 0, ""),
+    ] {
+        let shape = Shape { host, writing: writing(write, Write::Through), ..Shape::default() };
+        let refused = common::rig::config(shape).check().err().map(|error| error.to_string());
+        assert_eq!(refused.is_some(), !why.is_empty(), "{write:?} {host}");
+        assert!(refused.is_none_or(|error| error.starts_with(why)));
     }
 }
 

@@ -10,7 +10,6 @@ differ between configurations: exit 1.
 from __future__ import annotations
 
 import json
-import os
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -191,10 +190,11 @@ def _run(
     """One outcome for each configuration, under one progress bar."""
     import torch
 
+    from hicache._hicache import processors
     from hicache.cli.bench_run import ModelChoice, run
     from hicache.cli.stack import Ways
 
-    torch.set_num_threads(threads or max(1, (os.cpu_count() or 1) - 1))
+    torch.set_num_threads(threads or max(1, processors() - 1))
     kind, layers, hidden, kinds = model
     weights = _loaded(ModelChoice(kind is BenchModel.smollm2, layers, hidden, kinds, workload.seed))
     console = Console(stderr=True)

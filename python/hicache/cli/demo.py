@@ -77,7 +77,11 @@ def demo(
     write_policy: WritePolicy = WriteName.write_through,
     prefetch_policy: PrefetchPolicy = PrefetchName.wait_complete,
     host_mode: Annotated[
-        str, typer.Option(metavar="MODE", help="cache: the host keeps pages. (buffer_only is not there yet.)")
+        str,
+        typer.Option(
+            metavar="MODE",
+            help="cache: the host keeps pages. buffer_only: they only pass through it.",
+        ),
     ] = "cache",
     throttle: Throttle = None,
 ) -> None:
@@ -85,14 +89,25 @@ def demo(
 
     The device pool has room for two of them and the host pool for four, so that the same file is seen cold,
     from the device, from the host and, after a restart, from storage. The same question must get the same
-    answer, under every policy; what comes from where is promised for write_through and wait_complete.
+    answer, under every policy; what comes from where is promised for write_through and wait_complete. With
+    `--host-mode buffer_only` the host has room for two documents in passing, and what would come from the
+    host comes from storage.
     """
     check_host_mode(host_mode)
     check_throttle(throttle)
     if LEAST_PAGES * page_size > tokens:
         raise refused("--page-size", f"a document needs {LEAST_PAGES} pages, and has {tokens} tokens")
     chosen = Settings(
-        model.value, documents, tokens, answer_tokens, page_size, "", write_policy, prefetch_policy, throttle
+        model.value,
+        documents,
+        tokens,
+        answer_tokens,
+        page_size,
+        "",
+        write_policy,
+        prefetch_policy,
+        throttle,
+        host_mode,
     )
     output_file("--json", json_file)
     if plot:

@@ -34,7 +34,7 @@ class Part:
 
     def __init__(self, settings: Settings, part: int, console: Console) -> None:
         self._settings, self._part, self._console = settings, part, console
-        self._ways = Ways(settings.write, settings.prefetch, settings.throttle)
+        self._ways = Ways(settings.write, settings.prefetch, settings.throttle, settings.host_mode)
         self._text, self._model = self._load()
         self._prompts = Prompts(self._text, settings)
         self._room = room(settings, self._prompts.longest)
@@ -43,7 +43,7 @@ class Part:
         """All steps; afterwards everything is in the store."""
         settings = self._settings
         tiers = Tiers(settings.page_size, self._room.device, self._room.host, Path(settings.store))
-        planned = steps(settings.documents, self._part)
+        planned = steps(settings.documents, self._part, settings.host_mode)
         with serving(
             self._model,
             settings.model,
@@ -73,9 +73,11 @@ class Part:
 
     def _say_sizes(self, sizes: Room, stack: Stack) -> None:
         page, count = self._settings.page_size, self._settings.documents
+        keeps = "holds" if self._settings.host_mode == "cache" else "has room in passing for"
         self._console.print(
             f"{count} documents of {self._prompts.prefix:,} tokens are {count * self._prompts.prefix:,}; "
-            f"the device pool holds {sizes.device * page:,} tokens, the host pool {sizes.host * page:,}; "
+            f"the device pool holds {sizes.device * page:,} tokens, the host pool {keeps} "
+            f"{sizes.host * page:,}; "
             f"both are empty, the store {'is too' if self._part == 1 else 'is not'}",
             highlight=False,
         )

@@ -1,8 +1,8 @@
 """What the demo asks, in which order, and how large its tiers are.
 
 For: `demo.py`, and `demo_part.py`, which carries it out.
-Assumes: the device pool holds DEVICE_DOCUMENTS documents and the host pool HOST_DOCUMENTS; those least
-recently used go first.
+Assumes: the device pool holds DEVICE_DOCUMENTS documents and the host pool HOST_DOCUMENTS, or
+STAGING_DOCUMENTS in passing; those least recently used go first.
 Refuses to know: the model, the cache.
 On error: nothing can fail here; the options are checked before.
 """
@@ -33,6 +33,8 @@ QUESTIONS = (
 )
 SYSTEM = "You answer questions about this Python file."
 DEVICE_DOCUMENTS, HOST_DOCUMENTS = 2, 4
+#: Where the host keeps nothing: a request may have four fifths of it for what it brings.
+STAGING_DOCUMENTS = 2
 LEAST_DOCUMENTS = HOST_DOCUMENTS + 1
 #: Where a prefix can come from, and what the picture calls it.
 SOURCES = ("cold", "device", "host", "storage")
@@ -52,6 +54,7 @@ class Settings:
     prefetch: str = "wait_complete"
     #: MB a second that the store carries; None: all it can.
     throttle: float | None = None
+    host_mode: str = "cache"
 
     @property
     def planned(self) -> bool:
@@ -68,19 +71,22 @@ class Step:
     source: str
 
 
-def steps(documents: int, part: int) -> list[Step]:
+def steps(documents: int, part: int, host_mode: str = "cache") -> list[Step]:
     """What one of the two processes is asked.
 
     The last document is n. After all were read cold, the device holds n and n-1, the host n to n-3. Bringing
     n-2 and n-3 to the device pushes n and n-1 out of it, but both are still on the host.
-    The second process starts with nothing but the store.
+    The second process starts with nothing but the store. Where the host keeps nothing, they come from there.
     """
     if part == 2:
         return [Step(document, 0, "storage") for document in range(documents)]
     n = documents - 1
     cold = [Step(document, 0, "cold") for document in range(documents)]
     device = [Step(n, 0, "device"), Step(n, 1, "device"), Step(n - 1, 0, "device")]
-    host = [Step(n - 2, 0, "host"), Step(n - 3, 0, "host"), Step(n, 1, "host"), Step(n - 1, 0, "host")]
+    below = "host" if host_mode == "cache" else "storage"
+    host = [
+        Step(document, question, below) for document, question in ((n - 2, 0), (n - 3, 0), (n, 1), (n - 1, 0))
+    ]
     return cold + device + host
 
 
@@ -99,7 +105,8 @@ def room(settings: Settings, longest: int) -> Room:
     would come from the wrong tier. A second question about a document pushes out old answers only.
     """
     whole = -(-longest // settings.page_size)
-    return Room(device=DEVICE_DOCUMENTS * whole, host=HOST_DOCUMENTS * whole)
+    host = HOST_DOCUMENTS if settings.host_mode == "cache" else STAGING_DOCUMENTS
+    return Room(device=DEVICE_DOCUMENTS * whole, host=host * whole)
 
 
 @dataclass(frozen=True)

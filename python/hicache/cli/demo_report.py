@@ -16,7 +16,7 @@ from rich.table import Table
 
 from hicache.cli.demo_plan import SOURCES, Answer, Settings
 
-NAMES = {"cold": "none: computed", "device": "device", "host": "host", "storage": "storage (restart)"}
+NAMES = {"cold": "none: computed", "device": "device", "host": "host", "storage": "storage"}
 
 WANTED = {
     "cold": "computed",
@@ -111,7 +111,8 @@ def _answers_by_question(answers: list[Answer]) -> dict[tuple[str, str], list[tu
 def ways(settings: Settings) -> str:
     """When pages are written and waited for, as a line."""
     speed = "at its own speed" if settings.throttle is None else f"throttled to {settings.throttle:g} MB/s"
-    return f"writes: {settings.write}; waits for storage: {settings.prefetch}; the store {speed}"
+    host = "" if settings.host_mode == "cache" else "; the host is staging"
+    return f"writes: {settings.write}; waits for storage: {settings.prefetch}; the store {speed}{host}"
 
 
 def as_planned(settings: Settings, answers: list[Answer]) -> str:
@@ -164,15 +165,16 @@ def question_s(sources: list[Source]) -> float:
 def comparison(sources: list[Source]) -> str | None:
     """The figures that matter most: what a prefix costs to compute and to restore."""
     found = {source.name: source for source in sources}
-    if not {"cold", "host", "storage"} <= found.keys():
+    below = [name for name in ("host", "storage") if name in found]
+    if "cold" not in found or "storage" not in found:
         return None
     cold = found["cold"]
+    waits = " and ".join(f"{duration(found[name].restoring_s)} from {name}" for name in below)
     return (
         f"A prefix of {cold.prefix_tokens:,} tokens costs about "
         f"{duration(cold.computing_s - question_s(sources))} to compute. "
-        f"Restoring it made a request wait {duration(found['host'].restoring_s)} from host and "
-        f"{duration(found['storage'].restoring_s)} from storage; the rest of the copying runs beside the "
-        "computing of the question, layer by layer."
+        f"Restoring it made a request wait {waits}; the rest of the copying runs beside the computing of the "
+        "question, layer by layer."
     )
 
 

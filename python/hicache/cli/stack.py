@@ -29,6 +29,7 @@ from hicache.testing.throttled import Throttled
 HEAD, GROUP, VOCABULARY = 32, 2, 4096
 #: Tokens that its sliding windows see.
 SLIDING = 128
+DEFAULT_WRITE = "write_through"
 DRAIN_S = 60.0
 #: Seconds that a throttled store may take, for a batch and for all that waits for it.
 SLOW_S = 600.0
@@ -52,12 +53,19 @@ class Tiers:
 @dataclass(frozen=True)
 class Ways:
     """When pages are written and waited for. `throttle`: MB (10^6 bytes) a second that the store carries,
-    None for all it can."""
+    None for all it can. `host_mode`: "buffer_only" where the host keeps no page; `write` then says when pages
+    go to the store."""
 
-    write: str = "write_through"
+    write: str = DEFAULT_WRITE
     # Prompts are short here, and what is shown is what each tier has, whatever the disk's speed.
     prefetch: str = "wait_complete"
     throttle: float | None = None
+    host_mode: str = "cache"
+
+    @property
+    def staging(self) -> bool:
+        """Whether pages only pass through the host."""
+        return self.host_mode == "buffer_only"
 
     @property
     def patience(self) -> float:
@@ -104,10 +112,13 @@ def serving(
         host=host,
         storage=ways.storage(tiers.store),
         identity=identity,
-        write=ways.write,
         prefetch=ways.prefetch,
+        host_mode=ways.host_mode,
+        # Without a host tier nothing is written there.
+        write=DEFAULT_WRITE if ways.staging or host is None else ways.write,
+        write_storage=ways.write if ways.staging else DEFAULT_WRITE,
         # What it shows is what each tier has.
-        host_copies="keep",
+        host_copies="give_way" if ways.staging else "keep",
         prefetch_threshold=0,
         load_threshold=0,
         prefetch_deadline=ways.patience,

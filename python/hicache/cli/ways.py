@@ -18,8 +18,7 @@ from hicache.cli.options import refused
 
 #: Megabytes a second: below the first a batch could take longer than anybody waits for it.
 LEAST_THROTTLE, MOST_THROTTLE = 1.0, 1e6
-HOST_MODES = ("cache",)
-NOT_THERE_YET = ("buffer_only",)
+HOST_MODES = ("cache", "buffer_only")
 
 
 class WriteName(StrEnum):
@@ -39,7 +38,8 @@ class PrefetchName(StrEnum):
 
 
 WritePolicy = Annotated[
-    WriteName, typer.Option(help="When pages go to the host (and from there to the store).")
+    WriteName,
+    typer.Option(help="When pages go to the host, and from there to the store; or straight to the store."),
 ]
 PrefetchPolicy = Annotated[
     PrefetchName, typer.Option(help="How long a request waits for what the store has of it.")
@@ -64,7 +64,5 @@ def check_throttle(rate: float | None) -> None:
 
 def check_host_mode(mode: str) -> None:
     """Refuses what isn't there."""
-    if mode in NOT_THERE_YET:
-        raise refused("--host-mode", f"{mode} is not there yet: use {' or '.join(HOST_MODES)}")
     if mode not in HOST_MODES:
         raise refused("--host-mode", f"unknown mode {mode!r}: use {' or '.join(HOST_MODES)}")

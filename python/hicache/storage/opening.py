@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
@@ -52,9 +53,25 @@ class Served:
         """The core's side of it; its threads run until that is closed or gone."""
         if isinstance(self.store, Opened):
             return self.store.core
+        # Before there are threads.
+        described = _described(self)
         crew = Crew(self.store, self.threads, own=self.own)
-        described = text("storage: description", self.store.describe())
         return _hicache.Store.relayed(crew.desk, float(self.timeout), described, self.verify)
+
+
+def _described(served: Served) -> str:
+    """What the store says that it is. One that can't say it is none, and is closed if nobody else does that."""
+    store = served.store
+    try:
+        said = store.describe()
+        return text("storage: description", said)
+    except Exception as error:
+        if served.own:
+            with suppress(Exception):
+                store.close()
+        if isinstance(error, ArgumentError):
+            raise
+        raise ArgumentError(f"storage: {type(store).__name__} can't be described: {error}") from error
 
 
 def served(store: Store, *, verify: bool = True, threads: int = 4, timeout: float = 30.0) -> Served:
@@ -163,12 +180,12 @@ def _by_class(module: str, name: str, options: dict[str, str]) -> Served:
         made: Any = import_module(module)
         for part in name.split("."):
             made = getattr(made, part)
-    except (ImportError, AttributeError) as error:
+    except Exception as error:  # a module may do anything when it is imported
         raise ArgumentError(f"storage: there is no {module}:{name}: {error}") from error
     settings = _settings(options)
     try:
         store = made(**options)
-    except (TypeError, ValueError, OSError) as error:
+    except Exception as error:  # whatever it needs and hasn't got
         raise ArgumentError(f"storage: {module}:{name} can't be made: {error}") from error
     return Served(store, own=True, **settings)
 

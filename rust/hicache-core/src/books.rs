@@ -24,16 +24,11 @@ impl HiCache {
         }
         for (space, pool) in (0..).zip(self.host_pools()) {
             books(!self.is_free_with_record(space, pool), "C6: a host slot is free and has a record")?;
-            let fetches = self.hits.values().filter_map(|hit| hit.fetch.as_ref());
-            let early: usize = fetches.map(|fetch| fetch.held(space)).sum();
-            books(
-                pool.out() == self.flights.reading(space) + early,
-                "C3: host slots are out without a read",
-            )?;
         }
+        self.check_staging()?;
         self.check_buffer()?;
         let held: usize = self.hits.values().map(|hit| 1 + usize::from(hit.also.is_some())).sum();
-        let pins = held + self.flights.pins() + self.forwards.pins();
+        let pins = held + self.flights.pins() + self.to_store.landed.pins() + self.forwards.pins();
         books(self.tree.pins() == pins, "C4: pins without a hit, a transfer or a forward")
     }
 

@@ -10,10 +10,12 @@ use crate::flights::Flights;
 use crate::hit::Hit;
 use crate::host::SlotPool;
 use crate::ids::{HitId, Tier};
+use crate::measured::Requests;
 use crate::parts::{DeviceSlots, PartPools};
 use crate::path::{Asking, Cleared, Forwards, StoreQueue, ToWrite, Warm, Warmed};
 use crate::policy::{self, Eviction, Stop};
 use crate::reader::{self, Publisher, Reader};
+use crate::staging::Staging;
 use crate::stats::Stats;
 use crate::storage::{About, Store};
 use crate::transfer::{Direction, Progress, WaitOnStream};
@@ -65,9 +67,12 @@ pub struct HiCache {
     pub(crate) forwards: Forwards,
     pub(crate) to_write: ToWrite,
     pub(crate) to_store: StoreQueue,
+    pub(crate) staging: Staging,
     pub(crate) commands: Vec<Command>,
     pub(crate) executor: Executor,
     pub(crate) stats: Stats,
+    /// What loaded requests got.
+    pub(crate) requests: Requests,
     /// Seconds, as the engine last told them. Nothing here reads a clock.
     pub(crate) now: f64,
     /// Tells this cache's cursors and hits from those of others in the process.
@@ -139,9 +144,11 @@ impl HiCache {
             forwards: Forwards::default(),
             to_write: ToWrite::default(),
             to_store: StoreQueue::default(),
+            staging: Staging::default(),
             commands: Vec::new(),
             executor,
             stats: Stats::default(),
+            requests: Requests::default(),
             now: 0.0,
             serial,
             hits_made: 0,

@@ -1,7 +1,7 @@
 //! Breaks each invariant of the books on purpose and sees the checker object.
 
 use crate::cache::HiCache;
-use crate::config::{Config, PartSlots};
+use crate::config::{Config, HostMode, PartSlots};
 use crate::executor::{Executor, HostMemory};
 use crate::hash::Namespace;
 use crate::host::{LayoutKind, SlabOptions};
@@ -22,7 +22,7 @@ struct Instant([Arc<Progress>; 2]);
 
 impl Copier for Instant {
     fn submit(&mut self, job: CopyJob) {
-        self.0[job.direction as usize].job_done(job.ticket);
+        self.0[job.direction as usize].job_took(job.ticket, job.begun);
     }
 
     fn progress(&self, direction: Direction) -> &Arc<Progress> {
@@ -48,6 +48,7 @@ fn config() -> Config {
         device_slots: 8,
         engine_owns_slots: false,
         host_slots: 8,
+        host_mode: HostMode::Cache,
         parts: Vec::new(),
         unified: None,
         checkpoints_per_path: 0,

@@ -4,7 +4,7 @@ use crate::error::{Result, argument};
 use crate::host::{LayoutKind, SlabOptions};
 use crate::identity::Fingerprint;
 use crate::page::PageSize;
-use crate::policy::{StopOptions, Writing};
+use crate::policy::{StopOptions, Write, Writing};
 use crate::pool::{self, Needs, PoolSpec};
 use crate::transfer::GpuOptions;
 use crate::transfer::cpu::CpuOptions;
@@ -14,6 +14,30 @@ use std::path::PathBuf;
 /// More threads or waiting batches are a mistake in the unit; the queue's memory is taken at once.
 const MAX_THREADS: usize = 1024;
 const MAX_QUEUE: usize = 1 << 20;
+
+/// What host memory is for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum HostMode {
+    /// A tier: it keeps pages.
+    #[default]
+    Cache,
+    /// Pages pass through it between device and storage, and none stays.
+    BufferOnly,
+}
+
+impl HostMode {
+    /// What a name means.
+    ///
+    /// # Errors
+    /// When it means nothing.
+    pub fn named(name: &str) -> Result<Self> {
+        match name {
+            "cache" => Ok(Self::Cache),
+            "buffer_only" => Ok(Self::BufferOnly),
+            _ => argument("host_mode", format!("unknown {name:?}: use cache or buffer_only")),
+        }
+    }
+}
 
 /// Slots of a part: of a pool that has slots of its own, and of those that follow it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +63,8 @@ pub struct Config {
     pub engine_owns_slots: bool,
     /// Host slots of the pools that use the cache's; 0: no host tier.
     pub host_slots: u32,
+    /// What they are for.
+    pub host_mode: HostMode,
     /// Slots of the parts: the pools that have slots of their own, in order, with those that follow them.
     pub parts: Vec<PartSlots>,
     /// Bytes of the one device buffer that FULL and the part share, slots of neither fixed beforehand: those above are
@@ -142,6 +168,7 @@ impl Config {
             return argument("pools", format!("pool {}: {reason}", pool.name));
         }
         self.check_parts()?;
+        crate::staging::check(self)?;
         self.geometry(&self.device_spaces())?;
         if self.io_threads == 0 || self.io_threads > MAX_THREADS {
             return argument("io_threads", format!("must be 1 to {MAX_THREADS}, got {}", self.io_threads));
@@ -151,6 +178,9 @@ impl Config {
                 "write_queue",
                 format!("must be 1 to {MAX_QUEUE} batches, got {}", self.write_queue),
             );
+        }
+        if self.host_slots == 0 && self.writing.host != Write::Through {
+            return argument("host", "a write policy other than write_through needs a host tier to write to");
         }
         if self.restart.is_some() && (self.host_slots == 0 || self.memory.shared) {
             let why =

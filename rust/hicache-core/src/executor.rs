@@ -1,12 +1,16 @@
 //! The only place that touches copier and store: carries commands out, in order, and hands back what ended.
 //!
+//! Which workers do the storage work is `staff`'s.
 //! Knows slots, addresses and keys; refuses to know the tree and requests.
 //! On error: a write that finds the bounded queue full waits here for its turn.
+
+mod staff;
 
 use crate::command::Command;
 use crate::hash::Digest;
 use crate::identity::Fingerprint;
 use crate::ids::{HostSlot, Slot};
+use crate::measured::{self, Kind};
 use crate::policy::fetching::Request;
 use crate::restart::Kept;
 use crate::storage::{About, Batch, Completion, Store, Work, Workers};
@@ -39,6 +43,8 @@ pub struct Executor {
     former: Vec<Workers>,
     /// What ended without a worker.
     ended: VecDeque<Completion>,
+    /// What copies and storage took, by those that carried them out.
+    work: measured::Work,
 }
 
 impl Executor {
@@ -67,28 +73,7 @@ impl Executor {
             waiting: VecDeque::new(),
             former: Vec::new(),
             ended: VecDeque::new(),
-        }
-    }
-
-    /// Storage work goes to these workers, under an identity. Those before them carry out what they have been given.
-    pub fn employ(&mut self, mut workers: Workers, identity: Fingerprint) {
-        let memory: Arc<HostMemory> = Arc::clone(&self.memory);
-        workers.hold(memory);
-        self.identity = identity;
-        self.waiting.iter_mut().for_each(|batch| workers.enlist_anew(batch));
-        if let Some(former) = self.workers.replace(workers) {
-            former.finish();
-            self.former.push(former);
-        }
-    }
-
-    /// No workers from now on: what waits for them has ended, cancelled; what they have begun they have at most so long
-    /// to end. What comes later is completed all the same.
-    pub fn dismiss(&mut self, most: Duration) {
-        self.ended.extend(self.waiting.drain(..).map(|batch| Completion::cancelled(&batch)));
-        if let Some(mut workers) = self.workers.take() {
-            workers.leave(most);
-            self.former.push(workers);
+            work: measured::Work::default(),
         }
     }
 
@@ -135,6 +120,8 @@ impl Executor {
     /// Copies go to this copier from now on.
     pub fn attach(&mut self, copier: Box<dyn Copier>) {
         self.progress = [Direction::In, Direction::Out].map(|way| Arc::clone(copier.progress(way)));
+        let kinds = [Kind::Load, Kind::Backup].into_iter().zip(&self.progress);
+        kinds.for_each(|(kind, progress)| self.work.follow(kind, progress.times()));
         self.relocate = copier.relocate();
         self.copier = Some(copier);
     }

@@ -18,7 +18,7 @@ pub(crate) struct Copy {
     pub ticket: u64,
     /// Holds the device's pages.
     pub device: PinId,
-    /// Holds the host's pages.
+    /// Holds the host's pages; of what passes through staging only follows the place.
     pub host: PinId,
     /// Where the device is a unified buffer: keeps its pages where they are.
     pub gate: Option<GateId>,
@@ -28,6 +28,14 @@ pub(crate) struct Copy {
     pub parts: Vec<Vec<Slot>>,
     /// Of a backup with storage: the host slots that it fills for parts, which storage hasn't got.
     pub store: Vec<HostSlot>,
+    /// Of a backup into staging: pages that it copies, counted from 0 at the root, and parts' of pages, for storage. It
+    /// owns their slots until it lands.
+    pub writes: Vec<(u32, ToStore)>,
+    /// Of a load from staging, the slots there that it reads: it owns them until it lands.
+    pub staged: Vec<HostSlot>,
+    /// Of a load from there: that its pages, which count as stored until it has landed, aren't: no copy of them is begun
+    /// before they are there.
+    pub unstored: bool,
 }
 
 /// A page, or what a part has of it, that goes on to storage.
@@ -132,9 +140,10 @@ impl Flights {
     }
 
     /// Moves batches whose deadline has passed out of the queues; returns how many. The deadline alone
-    /// decides, not whether the batch has landed here: that may differ between ranks.
+    /// decides, not whether the batch has landed here: that may differ between ranks. Questions own nothing, and
+    /// are forgotten: a store that never answers would have ranks, which take strays in their order, keep all of them.
     pub fn expire(&mut self, now: f64) -> usize {
-        let before = self.strays.len();
+        let mut passed = 0;
         for queue in [&mut self.stores, &mut self.prefetches] {
             if !queue.iter().any(|batch| now >= batch.deadline) {
                 continue;
@@ -142,9 +151,10 @@ impl Flights {
             let (late, rest): (Vec<Batch>, Vec<Batch>) =
                 std::mem::take(queue).into_iter().partition(|batch| now >= batch.deadline);
             queue.extend(rest);
-            self.strays.extend(late);
+            passed += late.len();
+            self.strays.extend(late.into_iter().filter(|batch| !matches!(batch.what, What::Exists { .. })));
         }
-        self.strays.len() - before
+        passed
     }
 
     /// Nobody waits for any storage work any more: it keeps what it owns until it lands, like what is late.
@@ -210,6 +220,12 @@ impl Flights {
     pub fn storing(&self) -> (usize, usize) {
         let here = self.writes().filter(|(batch, ..)| !batch.left);
         here.fold((0, 0), |(batches, pages), (.., written)| (batches + 1, pages + written.len()))
+    }
+
+    /// Of a space, the slots that are being written, but for those that nobody waits for.
+    pub fn storing_of(&self, space: u8) -> usize {
+        let here = self.writes().filter(|(batch, ..)| !batch.left);
+        here.map(|(.., written)| written.iter().filter(|page| page.slot.space == space).count()).sum()
     }
 
     fn writes(&self) -> impl Iterator<Item = (&Batch, &[PinId], &[Written])> {

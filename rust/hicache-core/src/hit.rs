@@ -32,6 +32,8 @@ pub(crate) struct Hit {
     pub copied: u32,
     /// Pages that this hit's prefetch put on the host.
     pub stored: Range<u32>,
+    /// Where the host is staging: what of them waits there for this hit alone.
+    pub staged: Staged,
     /// Ends of paths that it inserted and went back from, the last ones.
     pub left: Vec<Cursor>,
     pub fetch: Option<Fetch>,
@@ -152,6 +154,43 @@ impl Fetch {
         let full: usize = self.early.values().map(|early| early.slots.len()).sum();
         let parts = self.parts.iter().flat_map(|(reads, _)| reads).filter(|(_, to)| to.space == space);
         parts.count() + if space == 0 { full } else { 0 }
+    }
+}
+
+/// What waits in staging for one hit: pages of its path that follow one another, in slots that are its own.
+#[derive(Debug, Default)]
+pub(crate) struct Staged {
+    /// Pages before the first one.
+    pub at: u32,
+    pub slots: Vec<Slot>,
+    /// With parts: what they have of pages, in order of space and page, and the boundary that all of it is for; 0: none.
+    pub parts: Vec<(u32, HostSlot)>,
+    pub boundary: u32,
+    /// Whether the store that they were read from was cleared or detached since.
+    pub forgotten: bool,
+}
+
+impl Staged {
+    pub const fn is_empty(&self) -> bool {
+        self.slots.is_empty() && self.parts.is_empty()
+    }
+
+    /// All of its slots.
+    pub fn all(&self) -> impl Iterator<Item = HostSlot> + '_ {
+        let full = self.slots.iter().copied().map(HostSlot::full);
+        full.chain(self.parts.iter().map(|&(_, at)| at))
+    }
+
+    /// The slot that has what a part's space has of a page.
+    pub fn part(&self, space: u8, page: u32) -> Option<Slot> {
+        let at = self.parts.binary_search_by_key(&(space, page), |&(page, at)| (at.space, page));
+        at.ok().map(|at| self.parts[at].1.slot)
+    }
+
+    /// Pages up to the last one.
+    #[expect(clippy::cast_possible_truncation, reason = "a path has fewer than 2^32 pages")]
+    pub const fn end(&self) -> u32 {
+        self.at + self.slots.len() as u32
     }
 }
 

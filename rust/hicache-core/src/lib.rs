@@ -8,7 +8,7 @@
 //! | what the verbs decided; who carries it out | `command`, `executor` |
 //! | the index | `tree/` |
 //! | which leaf of it goes next | `policy/` |
-//! | host memory: slots, layout, region | `host/` |
+//! | host memory: slots, layout, region; what passes through it where it keeps nothing | `host/`, `staging` |
 //! | one device buffer for two kinds of state; evicting what a waiting allocation needs of it | `unified/`, `room` |
 //! | where a plane is in a page of it; whose slots and frames are under way | `entry`, `path/shared` |
 //! | copies between device and host | `transfer/` |
@@ -16,9 +16,11 @@
 //! | names of pages: digests, namespaces; who may read them | `hash`, `identity` |
 //! | host memory that outlives the process | `restart/` |
 //! | why a request got what it got | `explain` |
+//! | counters; how long work took and what requests got | `stats`, `histogram`, `measured` |
 //! | readers on other threads | `reader/` |
 //! | what looks at every token: comparisons, the chain's SHA-256 | `lanes`, `sha` |
 //! | memory in huge pages, and whether memory is in them | `huge/` |
+//! | how many processors this process may use | `processors` |
 //! | what will be needed soon, so that the machine waits once | `soon` |
 //! | traces without bytes | `replay` |
 
@@ -37,6 +39,7 @@ pub mod explain;
 mod flights;
 mod gpu;
 pub mod hash;
+pub mod histogram;
 mod hit;
 pub mod host;
 pub mod huge;
@@ -44,11 +47,13 @@ pub mod identity;
 pub mod ids;
 mod key;
 mod lanes;
+pub mod measured;
 pub mod page;
 mod parts;
 mod path;
 pub mod policy;
 pub mod pool;
+pub mod processors;
 pub mod reader;
 pub mod replay;
 pub mod restart;
@@ -57,6 +62,7 @@ mod segments;
 mod sha;
 mod slabs;
 mod soon;
+mod staging;
 pub mod stats;
 pub mod storage;
 pub mod transfer;
@@ -64,7 +70,7 @@ pub mod tree;
 pub mod unified;
 
 pub use cache::HiCache;
-pub use config::{Config, PartSlots};
+pub use config::{Config, HostMode, PartSlots};
 pub use error::{Error, Result};
 pub use flights::Ready;
 pub use parts::PartStats;

@@ -42,7 +42,7 @@ pub struct Stats {
     /// Pages written to storage, or found there already; with windows and states also theirs.
     pub stored_pages: u64,
     /// Evicted from the device before they were copied to the host, where they were wanted: lost. (Part of
-    /// `dropped_pages`.)
+    /// `dropped_pages`.) Where the host is staging: wanted in storage, and neither stored nor on their way.
     pub dropped_unsaved_pages: u64,
     /// Evicted from the host before they were stored, where they were wanted: lost. (Part of `dropped_pages`.)
     pub dropped_unstored_pages: u64,

@@ -20,7 +20,7 @@ use hicache_core::host::SlabOptions;
 use hicache_core::identity::Identity;
 use hicache_core::ids::{HitId, Tier};
 use hicache_core::page::PageSize;
-use hicache_core::{Config, Error, HiCache};
+use hicache_core::{Config, Error, HiCache, HostMode};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::mem::ManuallyDrop;
@@ -54,7 +54,7 @@ impl Drop for Cache {
 #[pymethods]
 impl Cache {
     #[new]
-    #[pyo3(signature = (*, page_size, bigrams, pools, memory, keep, device_slots, engine_owns_slots, unified, checkpoints_per_path, policies, host, restart,
+    #[pyo3(signature = (*, page_size, bigrams, pools, memory, keep, device_slots, engine_owns_slots, unified, checkpoints_per_path, policies, host_mode, host, restart,
         copies, gpu, gpu_copies, storage, identity, io_threads, write_queue, prefetch, prefetch_deadline, store_deadline, prefetch_threshold,
         load_threshold))]
     #[allow(
@@ -74,6 +74,7 @@ impl Cache {
         unified: Option<u64>,
         checkpoints_per_path: usize,
         policies: pools::PoliciesArgument,
+        host_mode: &str,
         host: HostArgument,
         restart: Option<PathBuf>,
         copies: CopiesArgument,
@@ -103,6 +104,7 @@ impl Cache {
             device_slots,
             engine_owns_slots,
             host_slots,
+            host_mode: HostMode::named(host_mode).or_raise(py)?,
             parts,
             unified,
             checkpoints_per_path,

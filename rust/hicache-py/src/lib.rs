@@ -60,6 +60,7 @@ fn _hicache(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<slots::Slots>()?;
     module.add_class::<pools::Layout>()?;
     module.add_function(wrap_pyfunction!(pools::memory_available, module)?)?;
+    module.add_function(wrap_pyfunction!(pools::processors, module)?)?;
     module.add_class::<load::Load>()?;
     module.add_class::<opened::Store>()?;
     module.add_class::<relay::Desk>()?;

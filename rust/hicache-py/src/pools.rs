@@ -104,6 +104,12 @@ pub fn memory_available() -> Option<u64> {
     Room::here().available()
 }
 
+/// Processors that this process may keep busy.
+#[pyfunction]
+pub fn processors() -> usize {
+    hicache_core::processors::allowed()
+}
+
 /// Where the bytes of a pool's pages are in host memory.
 #[pyclass(module = "hicache._hicache", frozen)]
 pub struct Layout {

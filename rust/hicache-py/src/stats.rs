@@ -1,6 +1,8 @@
 //! Counters and gauges as one flat dictionary.
 
+use crate::cache::Cache;
 use crate::errors::OrRaise;
+use hicache_core::histogram::Histogram;
 use hicache_core::ids::Tier;
 use hicache_core::stats::Stats;
 use hicache_core::{HiCache, Leftovers, PartStats};
@@ -71,6 +73,8 @@ pub fn to_dict<'py>(py: Python<'py>, core: &HiCache) -> PyResult<Bound<'py, PyDi
         ("host_slots", core.slots(Tier::Host).capacity()),
         ("host_free", core.slots(Tier::Host).free()),
         ("host_resident", core.tree().resident(Tier::Host)),
+        ("host_staged_writes", core.staged_of(0)[0]),
+        ("host_staged_reads", core.staged_of(0)[1]),
         ("in_flight", core.in_flight()),
         ("nodes", core.tree().nodes()),
     ];
@@ -89,6 +93,22 @@ pub fn to_dict<'py>(py: Python<'py>, core: &HiCache) -> PyResult<Bound<'py, PyDi
         dict.set_item(name, count)?;
     }
     Ok(dict)
+}
+
+/// Bounds, how many up to each and beyond the last, and their sum: in seconds, pages or tokens.
+type Seen = (Vec<f64>, Vec<u64>, f64);
+
+#[pymethods]
+impl Cache {
+    #[allow(clippy::cast_precision_loss, reason = "a sum for people")]
+    fn histograms(&self) -> Vec<(&'static str, Seen)> {
+        let told = |(name, seen): (&'static str, Histogram)| {
+            let scale = seen.scale();
+            let bounds = scale.bounds().iter().map(|&bound| bound as f64 / scale.unit()).collect();
+            (name, (bounds, seen.places().to_vec(), seen.sum() as f64 / scale.unit()))
+        };
+        self.core.histograms().into_iter().map(told).collect()
+    }
 }
 
 /// The same of one part.
@@ -122,6 +142,8 @@ pub fn part_to_dict<'py>(py: Python<'py>, core: &HiCache, part: usize) -> PyResu
         let now = [pool.capacity(), free, core.tree().part_resident(part, tier)];
         named.extend(names.into_iter().zip(now.map(|count| count as u64)));
     }
+    let staged = core.staged_of(part + 1).map(|count| count as u64);
+    named.extend(["host_staged_writes", "host_staged_reads"].into_iter().zip(staged));
     let dict = PyDict::new(py);
     for (name, count) in named {
         dict.set_item(name, count)?;

@@ -19,6 +19,7 @@ from typing import Any
 import torch
 
 from hicache import HiCache, Hit, Host, Inserted, Load, ModelIdentity, Namespace, pools
+from hicache.metrics import GAUGES
 from hicache.storage import Served, Store
 
 POISON = 0xEE
@@ -129,6 +130,7 @@ class Engine:
         self.cache, self.device = cache, device
         #: Device slots that are ours: allocated and not adopted by the cache.
         self.held: set[int] = set()
+        self.counted: dict[str, int] = {}
 
     def match(self, tokens: Sequence[int], namespace: Namespace | None = None, **options: Any) -> Request:
         """`namespace` None: without one, or that of `after`, whose tokens `known` are put before these."""
@@ -239,6 +241,9 @@ class Engine:
         self.cache.check()
         stats = self.cache.stats()
         assert stats["device_free"] + stats["device_resident"] + len(self.held) == stats["device_slots"]
+        fell = [name for name, then in self.counted.items() if stats[name] < then]
+        assert not fell, f"counters never go down, but {fell} did"
+        self.counted = {name: count for name, count in stats.items() if name not in GAUGES}
 
 
 #: Prompts are short here: nothing is too little to fetch or to load, and all of it is waited for.
@@ -251,7 +256,7 @@ def make(
     host_pages: int = 16,
     shape: Shape = Shape(),
     layout: str = "page_unified",
-    store: Path | Store | Served | None = None,
+    store: Path | Store | Served | str | None = None,
     identity: ModelIdentity | None = None,
     **options: Any,
 ) -> Engine:

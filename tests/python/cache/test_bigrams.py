@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import pytest
@@ -109,6 +110,46 @@ def test_what_is_stored_comes_back_and_plain_keys_do_not_find_it(tmp_path: Path)
         assert cache.stats()["hit_storage_tokens"] == 4
     with cache_of(2, tmp_path, keys="tokens") as cache:
         assert serve(cache, tokens) == 0
+
+
+def test_no_plain_key_is_a_pair(tmp_path: Path) -> None:
+    """A page of P pairs is hashed as 2·P words: a page of so many plain tokens that are the same words is another one, in
+    the same store and of pages of the same size in bytes; and pairs of other pages' sizes are others, too."""
+    pairs = [5, 6, 7, 8, 9]
+    words = [word for pair in itertools.pairwise(pairs) for word in pair]
+    with cache_of(2, tmp_path) as cache:
+        serve(cache, pairs)
+        assert cache.stats()["stored_pages"] == 2
+    others: list[tuple[int, str, list[int]]] = [
+        (4, "tokens", words),
+        (2, "tokens", words),
+        (2, "tokens", pairs),
+        (1, "tokens", words),
+        (1, "bigrams", pairs),
+        (4, "bigrams", pairs),
+    ]
+    for page_size, keys, tokens in others:
+        with cache_of(page_size, tmp_path, keys) as cache:
+            hit = cache.match_prefix(tokens)
+            cache.prefetch(hit)
+            assert cache.drain(10)
+            assert (hit.host_length, cache.stats()["prefetched_pages"]) == (0, 0), (page_size, keys)
+            hit.release()
+    with cache_of(2, tmp_path) as cache:
+        assert serve(cache, pairs) == 4
+
+
+@pytest.mark.parametrize("count", range(2, 12))
+def test_what_is_kept_of_pairs_is_what_can_be_asked_for(tmp_path: Path, count: int) -> None:
+    """The same prompt finds as much as it stored, whatever its length is: no page is written that needs a token more than
+    whoever asks for it has."""
+    tokens = list(range(100, 100 + count))
+    with cache_of(2, tmp_path) as cache:
+        assert serve(cache, tokens) == 0
+        written = cache.stats()["stored_pages"]
+    with cache_of(2, tmp_path) as cache:
+        assert serve(cache, tokens) == 2 * written == (count - 1) // 2 * 2
+        assert cache.stats()["prefetched_pages"] == written
 
 
 def test_bad_keys_are_refused() -> None:

@@ -15,6 +15,7 @@ from fake_engine import ANY_LENGTH
 from hicache import HiCache, Host, ModelIdentity, Namespace, pools
 
 LAYOUTS = ("page_unified", "layer_first", "page_first", "page_first_direct", "page_head")
+WAYS = (*product(("cache",), LAYOUTS), ("buffer_only", "page_unified"), ("buffer_only", "page_head"))
 STORES = ("file", "slab", "python")
 SPACES = (None, Namespace(salt="s"), Namespace(extra_key="e", adapter="a", salt="s"))
 PLACES = (((), ()), ((0,), (1,)), ((1, 0), (2, 2)))
@@ -66,17 +67,18 @@ class Rows:
         return found
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize(("mode", "layout"), WAYS)
 @pytest.mark.parametrize("kind", STORES)
 @pytest.mark.parametrize("keys", ["tokens", "bigrams"])
-def test_what_is_stored_is_found(tmp_path: Path, keys: str, kind: str, layout: str) -> None:
+def test_what_is_stored_is_found(tmp_path: Path, mode: str, keys: str, kind: str, layout: str) -> None:
     cases = list(product((1, 3), SPACES, PLACES))
     for again in (False, True):
         for at, (page_size, space, (rank, world)) in enumerate(cases):
             identity = ModelIdentity(model="m", rank=rank, world=world)
             # All cases share one directory, in which each must find its own.
             host, storage = Host(tokens=16 * page_size, layout=layout), url(kind, tmp_path / "store")
-            rows = Rows(page_size, keys, host=host, storage=storage, identity=identity)
+            options = {"host": host, "host_mode": mode, "storage": storage, "identity": identity}
+            rows = Rows(page_size, keys, **options)
             tokens = list(range(PAGES * page_size + rows.more))
             expected = PAGES * page_size if again else 0
             assert rows.serve(tokens, space) == expected, cases[at]

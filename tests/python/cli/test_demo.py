@@ -72,7 +72,7 @@ def test_tables_and_picture(run: tuple[Any, dict[str, Any], Path]) -> None:
     assert str(folder / "out" / "time-to-first-token.png") in result.output
     for text in (
         "time to the first token by where the prefix came from",
-        "storage (restart)",
+        "storage",
         "textwrap.py",
     ):
         assert text in result.output

@@ -87,6 +87,20 @@ def test_who_waits_gets_it_from_a_slow_store_too(hicache: Call, tmp_path: Path) 
     assert min(read) >= 7 * 32 * 2 * 2 * 32 * 8 / 4e6
 
 
+def test_where_the_host_keeps_nothing_the_store_gives_it(hicache: Call, tmp_path: Path) -> None:
+    document, said = demo(hicache, tmp_path, "--host-mode", "buffer_only")
+    # Of the first process what the host would have, and all of the second one's.
+    assert sources(document) == {
+        ("cold", "cold"): LEAST_DOCUMENTS,
+        ("device", "device"): 3,
+        ("storage", "storage"): 4 + LEAST_DOCUMENTS,
+    }
+    assert all(answer["host_tokens"] == 0 for answer in document["answers"])
+    assert "the host is staging" in said
+    assert "every prefix came from the tier that it had to come from" in said
+    assert document["settings"]["host_mode"] == "buffer_only"
+
+
 @pytest.mark.parametrize("policy", ["write_through_selective", "write_back"])
 def test_what_is_not_written_is_computed(hicache: Call, tmp_path: Path, policy: str) -> None:
     document, said = demo(hicache, tmp_path, "--write-policy", policy)
@@ -114,7 +128,6 @@ def test_the_benchmark_has_them_too(hicache: Call, tmp_path: Path) -> None:
     [
         ("--write-policy", "never", "write_through"),
         ("--prefetch-policy", "sometimes", "best_effort"),
-        ("--host-mode", "buffer_only", "not there yet"),
         ("--host-mode", "disk", "unknown mode"),
         ("--throttle", 0, "--throttle"),
         ("--throttle", -1, "--throttle"),

@@ -163,7 +163,7 @@ impl Bench {
 
     fn pin(&mut self, place: Place, key: &Key, hold: Hold) {
         let depth = match hold {
-            Hold::Soft => place.depth,
+            Hold::Soft | Hold::Name => place.depth,
             Hold::Device => self.tree.resident_depth(place, Tier::Device),
             Hold::Host => self.tree.resident_depth(place, Tier::Host),
         };
@@ -171,6 +171,7 @@ impl Bench {
             Hold::Soft => Held::Soft,
             Hold::Device => Held::Hard(DEVICE),
             Hold::Host => Held::Hard(HOST),
+            Hold::Name => Held::Nothing,
         };
         let receipt = self.tree.pin(self.tree.ancestor(place, depth), hold);
         self.pins.push((receipt, self.naive.prefix(key, depth as usize).to_vec(), kind));
@@ -232,10 +233,10 @@ impl Bench {
         assert!(!soft(victim, true) || other.is_none(), "{victim:?} waits, {other:?} does not");
     }
 
-    /// Soft pins move up with what is left; a cursor's place may be gone.
+    /// Pins that aren't hard move up with what is left; a cursor's place may be gone.
     fn follow(&mut self) {
-        for (_, key, held) in self.pins.iter_mut().filter(|(_, _, held)| *held == Held::Soft) {
-            debug_assert_eq!(*held, Held::Soft);
+        let soft = |held| matches!(held, Held::Soft | Held::Nothing);
+        for (_, key, _) in self.pins.iter_mut().filter(|(.., held)| soft(*held)) {
             let left = self.naive.known(key);
             *key = self.naive.prefix(key, left).to_vec();
         }

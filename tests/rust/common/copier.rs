@@ -68,7 +68,7 @@ impl Gate {
 
     fn carry_out(&self, job: &CopyJob) {
         self.0.memory.carry_out(job);
-        self.0.progress[job.direction as usize].job_done(job.ticket);
+        self.0.progress[job.direction as usize].job_took(job.ticket, job.begun);
     }
 }
 

@@ -8,7 +8,7 @@ use hicache_core::policy::{StopOptions, Writing};
 use hicache_core::pool::{Needs, Plane, PoolSpec, Rows, SlotsOf};
 use hicache_core::transfer::GpuOptions;
 use hicache_core::transfer::cpu::CpuOptions;
-use hicache_core::{Config, PartSlots};
+use hicache_core::{Config, HostMode, PartSlots};
 
 /// What a model needs besides all pages.
 pub const WINDOW: Needs = Needs::Window { tokens: 4 };
@@ -27,12 +27,31 @@ pub struct Shape {
     pub deadline: f64,
     pub layout: LayoutKind,
     pub writing: Writing,
+    pub mode: HostMode,
+    pub threads: usize,
+    pub queue: usize,
+    /// In tokens, of prefetches.
+    pub threshold: usize,
 }
 
 impl Shape {
     pub fn of(parts: &[(Needs, u32, u32)]) -> Self {
         let (layout, parts, writing) = (LayoutKind::PageUnified, parts.to_vec(), usual());
-        Self { page: 2, device: 32, host: 64, parts, unified: None, cap: 0, deadline: 10.0, layout, writing }
+        Self {
+            page: 2,
+            device: 32,
+            host: 64,
+            parts,
+            unified: None,
+            cap: 0,
+            deadline: 10.0,
+            layout,
+            writing,
+            mode: HostMode::Cache,
+            threads: 2,
+            queue: 16,
+            threshold: 0,
+        }
     }
 }
 
@@ -62,6 +81,7 @@ pub fn config(shape: &Shape) -> Config {
         device_slots: shape.device,
         engine_owns_slots: false,
         host_slots: shape.host,
+        host_mode: shape.mode,
         parts: parts.collect(),
         unified: shape.unified,
         checkpoints_per_path: shape.cap,
@@ -73,12 +93,12 @@ pub fn config(shape: &Shape) -> Config {
         gpu: None,
         gpu_copies: GpuOptions::default(),
         copies: CpuOptions::default(),
-        io_threads: 2,
-        write_queue: 16,
+        io_threads: shape.threads,
+        write_queue: shape.queue,
         prefetch: StopOptions::named("wait_complete"),
         prefetch_deadline: shape.deadline,
         store_deadline: shape.deadline,
-        prefetch_threshold: 0,
+        prefetch_threshold: shape.threshold,
         load_threshold: 0,
     }
 }

@@ -18,6 +18,7 @@ pub struct Page {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Held {
+    Nothing,
     Soft,
     Hard(usize),
 }

@@ -15,7 +15,7 @@ use hicache_core::pool::{Plane, PoolSpec};
 use hicache_core::storage::{Store, Workers};
 use hicache_core::transfer::GpuOptions;
 use hicache_core::transfer::cpu::CpuOptions;
-use hicache_core::{Config, HiCache, HitView, assemble};
+use hicache_core::{Config, HiCache, HitView, HostMode, assemble};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -40,6 +40,7 @@ pub struct Shape {
     pub page: u32,
     pub device: u32,
     pub host: u32,
+    pub mode: HostMode,
     pub layout: LayoutKind,
     pub threads: usize,
     pub queue: usize,
@@ -50,6 +51,7 @@ pub struct Shape {
     pub writing: Writing,
     /// The same, of loads.
     pub load: usize,
+    pub engine_owns_slots: bool,
 }
 
 impl Default for Shape {
@@ -59,6 +61,7 @@ impl Default for Shape {
             page: 2,
             device: 16,
             host: 32,
+            mode: HostMode::Cache,
             layout,
             threads: 2,
             queue: 16,
@@ -66,6 +69,7 @@ impl Default for Shape {
             threshold: 0,
             writing: usual(),
             load: 0,
+            engine_owns_slots: false,
         }
     }
 }
@@ -81,8 +85,9 @@ pub fn config(shape: Shape) -> Config {
         bigrams: false,
         pools,
         device_slots: shape.device,
-        engine_owns_slots: false,
+        engine_owns_slots: shape.engine_owns_slots,
         host_slots: shape.host,
+        host_mode: shape.mode,
         parts: Vec::new(),
         unified: None,
         checkpoints_per_path: 0,

@@ -3,12 +3,12 @@
 use super::rig::{Rig, Shape};
 use super::store::{Fault, FaultStore};
 use super::{Seeded, mix};
-use hicache_core::Ready;
 use hicache_core::hash::chain;
 use hicache_core::ids::{Cursor, HitId, Slot, Tier};
 use hicache_core::page::{PageSize, Tokens};
 use hicache_core::storage::Outcome;
 use hicache_core::transfer::Direction;
+use hicache_core::{HostMode, Ready};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -46,6 +46,8 @@ pub struct Weather {
     pub tight: bool,
     /// Of how many calls of the store one fails; 0: of none.
     pub faulty: u64,
+    /// Who asked storage is loaded when it has answered, which is soon.
+    pub patient: bool,
 }
 
 const WAYS: [Direction; 2] = [Direction::In, Direction::Out];
@@ -54,7 +56,8 @@ impl Storm {
     /// A cache over a store that holds some paths from an earlier time.
     pub fn new(shape: Shape, seed: u64, weather: Weather) -> Self {
         let (store, mut random) = (Arc::new(FaultStore::default()), Seeded(seed));
-        let mut before = Rig::new(Shape { device: 64, host: 64, ..shape }, Some(&store));
+        let mut before =
+            Rig::new(Shape { device: 64, host: 64, mode: HostMode::Cache, ..shape }, Some(&store));
         let known: Vec<Vec<i32>> = (0..16).map(|_| random.tokens(20, 3)).collect();
         for tokens in &known {
             before.serve(tokens);
@@ -85,6 +88,10 @@ impl Storm {
             14 if self.weather.late => self.at += 1.0,
             15 => self.rewind(),
             _ => self.poll(),
+        }
+        if self.weather.patient {
+            self.store.pass(0);
+            self.rig.cache.poll(None, self.at).unwrap();
         }
         self.rig.books();
         self.verify();
@@ -131,6 +138,9 @@ impl Storm {
 
     fn load(&mut self) {
         let Some(at) = self.pick(false) else { return };
+        if self.weather.patient && self.rig.view(self.live[at].hit).waiting {
+            return;
+        }
         let loaded = self.rig.cache.load(&[self.live[at].hit], None).unwrap();
         self.live[at].loaded = true;
         self.newest = self.newest.max(loaded.ticket);

@@ -10,7 +10,7 @@ use hicache_core::policy::StopOptions;
 use hicache_core::pool::{Plane, PoolSpec};
 use hicache_core::transfer::cpu::CpuOptions;
 use hicache_core::transfer::{Direction, GpuOptions};
-use hicache_core::{Config, Error, HiCache};
+use hicache_core::{Config, Error, HiCache, HostMode};
 use std::time::{Duration, Instant};
 
 /// Bytes of a token in each plane: K and V of two layers, and a side pool of one plane.
@@ -34,6 +34,7 @@ fn config(layout: LayoutKind) -> Config {
         eviction: "lru".to_owned(),
         writing: hicache_core::policy::Writing::default(),
         host_slots: SLOTS,
+        host_mode: HostMode::Cache,
         parts: Vec::new(),
         unified: None,
         checkpoints_per_path: 0,

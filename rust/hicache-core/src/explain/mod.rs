@@ -68,6 +68,8 @@ pub enum Reason {
     },
     /// The path that they continue is not on the host, and there was no room for it there.
     PathNotOnHost,
+    /// Staged, or on their way: the path that they continue left the device meanwhile.
+    PathNotOnDevice,
     /// The store hasn't got them.
     NotStored,
     /// The store had other bytes than what was written, or too few.

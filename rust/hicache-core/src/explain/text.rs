@@ -45,6 +45,7 @@ impl Reason {
             Self::OverBudget { .. } => "over_budget",
             Self::DeclinedByPolicy { .. } => "declined_by_policy",
             Self::PathNotOnHost => "path_not_on_host",
+            Self::PathNotOnDevice => "path_not_on_device",
             Self::NotStored => "not_stored",
             Self::Corrupt => "corrupt",
             Self::ReadFailed => "read_failed",
@@ -86,6 +87,7 @@ impl Display for Reason {
                 write!(f, "on the host, not loaded: {policy} wants a prefix of {tokens} tokens")
             }
             Self::PathNotOnHost => f.write_str("storage not asked: the path before is not on the host"),
+            Self::PathNotOnDevice => f.write_str("read, but the path before left the device"),
             Self::NotStored => f.write_str("not stored"),
             Self::Corrupt => f.write_str("stored, but damaged"),
             Self::ReadFailed => f.write_str("stored, but the store could not read it"),

@@ -80,6 +80,9 @@ impl HiCache {
 
     /// Hangs pages that were read below the hit's place; gives back the slots of those that can't be.
     fn graft(&mut self, id: HitId, at: u32, mut slots: Vec<Slot>) {
+        if self.stages() {
+            return self.stage_read(id, at, slots);
+        }
         let Ok(found) = self.find_again(id) else { return self.give_reads_of(0, &slots) };
         let place = found.place;
         let on_host = self.tree.resident_depth(place, Tier::Host);

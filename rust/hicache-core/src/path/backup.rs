@@ -40,6 +40,9 @@ impl HiCache {
 
     /// Starts the backup of what a path has on the device and not on the host. What finds no room is remembered.
     pub(crate) fn back_up_path(&mut self, place: Place) -> usize {
+        if self.stages() {
+            return self.write_straight(place);
+        }
         // What of it is on the host alone may leave for the rest.
         let end = self.tree.cursor(place);
         let (slots, lacking) = self.back_up(place, Room::First);
@@ -67,8 +70,10 @@ impl HiCache {
         let from = self.tree.resident_depth(place, Tier::Host);
         let on_device = self.tree.resident_depth(place, Tier::Device);
         let missing = on_device.saturating_sub(from) as usize;
-        let nothing =
-            self.host.capacity() == 0 || (missing == 0 && self.parts.is_empty()) || self.tree.is_past(place);
+        let nothing = self.stages()
+            || self.host.capacity() == 0
+            || (missing == 0 && self.parts.is_empty())
+            || self.tree.is_past(place);
         // What is on the device after a fault may never have arrived there.
         if nothing || self.executor.fault().is_some() {
             return (0, false);
@@ -126,6 +131,9 @@ impl HiCache {
             pages: pages.end - pages.start,
             parts: beside,
             store,
+            writes: Vec::new(),
+            staged: Vec::new(),
+            unstored: false,
         });
         (count, lacking)
     }

@@ -97,6 +97,7 @@ impl HiCache {
         self.tree.end_epoch();
         self.begin_anew(why);
         let gone = Tier::ALL.map(|tier| self.make_room(tier, usize::MAX).len());
+        self.drop_landed();
         if let Some(publisher) = &self.publisher {
             publisher.epoch(self.tree.epoch());
         }

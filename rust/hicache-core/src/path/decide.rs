@@ -91,7 +91,8 @@ impl HiCache {
     fn waiting(&self, id: HitId, first: f64, others: usize) -> Option<Waiting> {
         let fetch = self.hits.get(&id)?.fetch.as_ref()?;
         // Without room and without reads of its own it would wait for others, who may wait for it.
-        if fetch.no_room && fetch.open == 0 {
+        // In staging the wait ends by itself then (`staged::read`).
+        if fetch.no_room && fetch.open == 0 && !self.stages() {
             return None;
         }
         let (missing, reading) =

@@ -16,9 +16,18 @@ impl HiCache {
         let parts = 0..self.parts.len();
         let missing =
             parts.map(|part| self.tree.missing_up_to(part, Tier::Device, end, end.depth).pages.len());
-        let missing: usize = missing.sum();
+        self.declines_so_many(pages, missing.sum(), budget)
+    }
+
+    /// The same of so many pages, and so many slots of parts.
+    pub(super) fn declines_so_many(
+        &self,
+        pages: usize,
+        parts: usize,
+        budget: Option<&mut usize>,
+    ) -> Option<Reason> {
         let (tokens, threshold) = (self.tokens(pages), self.config.load_threshold as u64);
-        if missing == 0 && pages > 0 && tokens < threshold {
+        if parts == 0 && pages > 0 && tokens < threshold {
             return Some(Reason::BelowLoadThreshold { tokens, threshold });
         }
         match budget {

@@ -43,6 +43,7 @@ impl HiCache {
         waiting.sort_unstable();
         for id in waiting {
             self.stop_fetch(id, None);
+            self.unstage_all(id);
             let Some(hit) = self.hits.get_mut(&id) else { continue };
             (hit.matched, hit.stored) = (0, 0..0);
             hit.story.note(0..u32::MAX, why.clone());

@@ -24,6 +24,10 @@ impl HiCache {
             backups.into_iter().partition(|copy| copy.ticket <= backed_up);
         for copy in arrived {
             self.close_gate(copy.gate);
+            if self.stages() {
+                self.staged_copy(copy);
+                continue;
+            }
             self.let_go(copy.device);
             self.landed(copy.host, &copy.store);
         }
@@ -32,6 +36,7 @@ impl HiCache {
                 self.stats.load_failed_pages += u64::from(copy.pages);
             }
             self.close_gate(copy.gate);
+            self.staged_load(&copy);
             self.let_go(copy.device);
             self.let_go(copy.host);
         }
@@ -43,6 +48,10 @@ impl HiCache {
         self.leaves_by(By::Fault);
         let mut lost = Vec::with_capacity(failed.len());
         for copy in failed {
+            if self.stages() {
+                self.lose_staged(copy);
+                continue;
+            }
             self.stats.backup_failed_pages += u64::from(copy.pages);
             self.close_gate(copy.gate);
             let end = self.tree.pinned(&copy.host);

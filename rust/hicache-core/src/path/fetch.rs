@@ -19,12 +19,12 @@ use crate::path::prefetch::BATCH_PAGES;
 use crate::tree::{Ballot, Found, Hold, Place};
 
 /// What is read for one boundary.
-struct Reads {
+pub(super) struct Reads {
     /// Those that follow the ones on the host.
-    full: Vec<Asked>,
+    pub full: Vec<Asked>,
     /// For each part.
-    parts: Vec<Vec<Asked>>,
-    room: Room,
+    pub parts: Vec<Vec<Asked>>,
+    pub room: Room,
 }
 
 impl HiCache {
@@ -33,15 +33,17 @@ impl HiCache {
     pub(super) fn prefetch_parts(&mut self, id: HitId, found: Found) -> Result<bool> {
         // What comes is hung below pages that are on the host themselves.
         let (rest_at, end) = self.rest(id)?;
-        let asks = !self.asking.writes || end > found.usable;
+        let asks = !self.stages() && (!self.asking.writes || end > found.usable);
         if asks && self.tree.resident_depth(found.place, Tier::Host) < found.place.depth {
             self.back_up_path(found.place);
         }
         let (usable, place) = (found.usable, self.tree.ancestor(found.place, found.place.depth));
-        let on_host = self.tree.resident_depth(place, Tier::Host);
+        let on_host = self.hung_at(place);
+        // What is staged for a boundary is whole.
+        let staged = self.hits.get(&id).is_some_and(|hit| !hit.staged.is_empty());
         let pages = end.saturating_sub(usable) as usize;
         let worth_it = pages > 0 && self.is_worth_it(pages);
-        if !(on_host >= usable && usable >= rest_at && worth_it) {
+        if staged || !(on_host >= usable && usable >= rest_at && worth_it) {
             self.act();
             return Ok(false);
         }
@@ -51,7 +53,7 @@ impl HiCache {
         digests.extend(self.rest_digests(id, place)?);
         let prior = self.tree.last_digest(self.tree.ancestor(place, usable));
         self.hit_mut(id)?.keys =
-            Keys { at: on_host, prior, digests: digests[(usable - from) as usize..].to_vec() };
+            Keys { at: usable, prior, digests: digests[(usable - from) as usize..].to_vec() };
         let asked = self.wanted(place, usable, on_host..end, from, &digests);
         let fetch = Fetch {
             at: usable,
@@ -68,6 +70,11 @@ impl HiCache {
         self.ask(id, Fetch { asked, ..fetch })?;
         self.act();
         Ok(true)
+    }
+
+    /// Pages of a path in the tier that what is read is hung below there, or comes behind.
+    fn hung_at(&self, place: Place) -> u32 {
+        self.tree.resident_depth(place, if self.stages() { Tier::Device } else { Tier::Host })
     }
 
     /// Pages of a hit from which on it has its tokens, and to which.
@@ -113,7 +120,7 @@ impl HiCache {
     }
 
     /// Whether any tier has a part of a page on the path to a place.
-    fn has(&self, part: usize, place: Place, page: u32) -> bool {
+    pub(super) fn has(&self, part: usize, place: Place, page: u32) -> bool {
         page < place.depth && {
             let at = self.tree.ancestor(place, page + 1);
             Tier::ALL.into_iter().any(|tier| self.tree.part_slot(part, tier, at).is_some())
@@ -128,14 +135,20 @@ impl HiCache {
         let present = fetch.asked.iter().zip(&fetch.answers);
         let present: Vec<Asked> =
             present.filter(|(_, there)| **there == Some(true)).map(|(asked, _)| *asked).collect();
-        let on_host = self.tree.resident_depth(found.place, Tier::Host);
+        let on_host = self.hung_at(found.place);
         let ends = self.boundaries(found, on_host, &present);
         let deepest = ends.last().copied();
         let pages = (deepest.unwrap_or(found.usable) - found.usable) as usize;
         let deepest = deepest.filter(|_| self.is_worth_it(pages));
         self.stats.prefetch_below_threshold += u64::from(pages > 0 && deepest.is_none());
         let (mut end, mut reads) = (found.usable, None);
-        if let Some(deepest) = deepest {
+        if deepest.is_some() && self.stages() {
+            let Some(choice) = self.staged_reads(found, on_host, &ends, &present) else {
+                self.fits_nowhere(id, found.usable..ends.last().copied().unwrap_or_default());
+                return true;
+            };
+            (end, reads) = choice;
+        } else if let Some(deepest) = deepest {
             (end, reads) = (deepest, self.reads(found.place, on_host, deepest, &present));
             // Where there is no room for the deepest one, one about half as far may do.
             while reads.is_none() {
@@ -154,6 +167,9 @@ impl HiCache {
         let Some(reads) = reads else { return true };
         fetch.usable.end = end;
         self.stats.prefetch_no_room += u64::from(Some(end) != deepest);
+        if self.stages() {
+            self.stage_for(id, on_host, end);
+        }
         self.read(id, reads);
         // The pages that it counts on are held from now on.
         let _ = self.find_again(id);
@@ -188,6 +204,23 @@ impl HiCache {
 
     /// What a boundary lacks on the host, with room for all of it, if that can be had.
     fn reads(&mut self, place: Place, on_host: u32, end: u32, present: &[Asked]) -> Option<Reads> {
+        let (full, parts) = self.lacking_reads(place, on_host, end, present)?;
+        // The path that they are hung below must not go to make room for them.
+        let pin = self.tree.pin(self.tree.ancestor(place, on_host.min(end)), Hold::Host);
+        let keys = |asked: &Vec<Asked>| asked.iter().map(|asked| asked.key).collect::<Vec<Digest>>();
+        let room = self.room_to_read(&keys(&full), &parts.iter().map(keys).collect::<Vec<_>>());
+        self.tree.unpin(pin);
+        Some(Reads { full, parts, room: room? })
+    }
+
+    /// What a boundary lacks where what is read goes, if the store has it: pages, and of each part.
+    pub(super) fn lacking_reads(
+        &self,
+        place: Place,
+        on_host: u32,
+        end: u32,
+        present: &[Asked],
+    ) -> Option<(Vec<Asked>, Vec<Vec<Asked>>)> {
         let place = self.tree.ancestor(place, place.depth);
         let stored = |space: u8, page: u32| is_present(present, space, page).copied();
         let full = (on_host..end).map(|page| stored(0, page)).collect::<Option<Vec<Asked>>>()?;
@@ -196,12 +229,7 @@ impl HiCache {
             let pages = (self.tree.needs_from(part, end)..end).filter(|&page| !self.has(part, place, page));
             parts.push(pages.map(|page| stored(space, page)).collect::<Option<Vec<Asked>>>()?);
         }
-        // The path that they are hung below must not go to make room for them.
-        let pin = self.tree.pin(self.tree.ancestor(place, on_host.min(end)), Hold::Host);
-        let keys = |asked: &Vec<Asked>| asked.iter().map(|asked| asked.key).collect::<Vec<Digest>>();
-        let room = self.room_to_read(&keys(&full), &parts.iter().map(keys).collect::<Vec<_>>());
-        self.tree.unpin(pin);
-        Some(Reads { full, parts, room: room? })
+        Some((full, parts))
     }
 
     fn read(&mut self, id: HitId, reads: Reads) {

@@ -52,9 +52,12 @@ impl HiCache {
         if full {
             self.note_no_room();
         }
+        if full && !begun && self.stages() {
+            self.yield_staged();
+        }
         if begun || !full {
             self.without_room = 0;
-        } else if !self.flights.moving() {
+        } else if !self.room_may_come() {
             self.without_room += 1;
         }
         self.settle_fetches();
@@ -115,7 +118,12 @@ impl HiCache {
     }
 
     fn try_reading(&mut self, id: HitId) -> Tried {
-        let most = BATCH_PAGES.max(self.host.capacity() / 2).saturating_sub(self.host.out());
+        // In staging the share of reads is what bounds them.
+        let most = if self.stages() {
+            BATCH_PAGES
+        } else {
+            BATCH_PAGES.max(self.host.capacity() / 2).saturating_sub(self.host.out())
+        };
         let Some(hit) = self.hits.get(&id) else { return Tried::Nothing };
         let Some(fetch) = &hit.fetch else { return Tried::Nothing };
         if !fetch.asked.is_empty() {
@@ -133,10 +141,7 @@ impl HiCache {
         let at = fetch.at + fetch.begun;
         let first = (at - hit.keys.at) as usize;
         let mut keys = hit.keys.digests[first..first + count].to_vec();
-        // The path that the pages are hung below must not go to make room for them.
-        let pin = self.tree.pin(on_host, Hold::Host);
-        let slots = self.slots_to_read(&keys);
-        self.tree.unpin(pin);
+        let slots = self.slots_below(on_host, &keys);
         keys.truncate(slots.len());
         let Some(fetch) = self.hits.get_mut(&id).and_then(|hit| hit.fetch.as_mut()) else {
             self.give_reads_of(0, &slots);
@@ -153,10 +158,24 @@ impl HiCache {
         Tried::Begun
     }
 
+    /// Slots to read pages into that are hung below a place: the path to it must not go to make room for them.
+    fn slots_below(&mut self, place: Place, keys: &[Digest]) -> Vec<Slot> {
+        if self.stages() {
+            return self.slots_to_read(keys);
+        }
+        let pin = self.tree.pin(place, Hold::Host);
+        let slots = self.slots_to_read(keys);
+        self.tree.unpin(pin);
+        slots
+    }
+
     /// The place up to which a request's path is on the host, before more of it is read: if what is read continues has left,
     /// nothing more is; and what others have brought meanwhile isn't read.
     fn look_again(&mut self, id: HitId) -> Option<Place> {
         let found = self.find_again(id).ok()?;
+        if self.stages() {
+            return self.look_again_staged(id, found.place);
+        }
         let on_host = self.tree.resident_depth(found.place, Tier::Host);
         let fetch = self.hits.get_mut(&id)?.fetch.as_mut()?;
         if on_host < fetch.front {

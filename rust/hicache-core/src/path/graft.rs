@@ -8,6 +8,9 @@ use crate::tree::{Component, Place};
 impl HiCache {
     /// Gives pages on the host what was read of their parts; gives back the slots of what can't be used.
     pub(super) fn graft_parts(&mut self, id: HitId, reads: &[(u32, HostSlot)], outcomes: &[Outcome]) {
+        if self.stages() {
+            return self.stage_parts(id, reads, outcomes);
+        }
         let Ok(found) = self.find_again(id) else { return self.give_reads_back(reads) };
         // Pages before those that were to carry them may have gone, or may not have come.
         let on_host = self.tree.resident_depth(found.place, Tier::Host);

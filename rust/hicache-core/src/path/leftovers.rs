@@ -10,6 +10,7 @@ use crate::host::SlotPool;
 use crate::ids::{HostSlot, Slot, Tier};
 use crate::path::parts::Room;
 use crate::restart::Kept;
+use crate::staging::Side;
 use crate::tree::{By, Place};
 use std::sync::Arc;
 
@@ -64,12 +65,16 @@ impl HiCache {
     /// Whether a prefetch can find anything: there is a store, or something is left on the host.
     pub(crate) fn can_fetch(&self) -> bool {
         let left = || self.host_pools().any(|pool| pool.left() != [0; 2]);
+        // Reads into staging are still to come.
         self.storage && self.executor.kept().is_none_or(|kept| kept.behind() || left())
     }
 
     /// Host slots to read these pages into, for as many of the leading ones as there is room for: those they are in
     /// already, and others.
     pub(crate) fn slots_to_read(&mut self, keys: &[Digest]) -> Vec<Slot> {
+        if self.stages() {
+            return self.stage(Side::Reads, 0, keys.len());
+        }
         self.leaves_by(By::Prefetch);
         let claimed = self.claim(0, keys);
         let missing = claimed.iter().filter(|slot| slot.is_none()).count();
@@ -128,6 +133,10 @@ impl HiCache {
 
     /// Slots that were to be read into are not needed: what was left in one of them still is, if it wasn't damaged.
     pub(crate) fn give_reads_of(&mut self, space: u8, slots: &[Slot]) {
+        if self.stages() {
+            let slots: Vec<HostSlot> = slots.iter().map(|&slot| HostSlot { space, slot }).collect();
+            return self.unstage(Side::Reads, &slots);
+        }
         let Some(kept) = self.executor.kept().cloned() else {
             return self.host_pool_mut(usize::from(space)).give_back(slots);
         };
@@ -164,7 +173,7 @@ impl HiCache {
     }
 
     /// The host slots of a space.
-    fn host_pool_mut(&mut self, space: usize) -> &mut SlotPool {
+    pub(crate) fn host_pool_mut(&mut self, space: usize) -> &mut SlotPool {
         match space.checked_sub(1) {
             None => &mut self.host,
             Some(part) => &mut self.parts[part].host,

@@ -5,7 +5,8 @@ use crate::command::Command;
 use crate::error::{Error, Result, argument};
 use crate::explain::{Loaded as Given, Reason};
 use crate::flights::Copy;
-use crate::ids::{HitId, Slot, Tier};
+use crate::ids::{HitId, HostSlot, Slot, Tier};
+use crate::path::prefetch::micros;
 use crate::tree::{By, Hold, PinId, Place};
 use crate::unified::GateId;
 
@@ -29,12 +30,21 @@ pub(super) struct Held {
     pub ready: Option<PinId>,
 }
 
+/// Slots of staging that are copied from, and whether what is in them isn't believed stored.
+#[derive(Default)]
+pub(super) struct FromStaging {
+    pub slots: Vec<HostSlot>,
+    pub forgotten: bool,
+}
+
 /// What a load copies, and the pins that hold it meanwhile, with how many pages they are for.
 #[derive(Default)]
 pub(super) struct Copies {
     pub full: Vec<(Slot, Slot)>,
     /// For each part; none as long as there are none.
     pub parts: Vec<Vec<(Slot, Slot)>>,
+    /// Where the host is staging: of each of these, the slots that are copied from, which are its own.
+    pub staged: Vec<FromStaging>,
     /// Per hit that something is copied for: on the device and on the host.
     pub pins: Vec<(PinId, PinId, u32)>,
     /// In a unified buffer: what is copied for each of these and those before it, of FULL and of the part.
@@ -77,7 +87,9 @@ impl HiCache {
         }
         let mut copies = Copies::default();
         for hit in held {
-            if let Some(why) = self.declines(&hit, budget.as_mut()) {
+            if self.stages() {
+                self.load_staged(hit, given.as_mut(), budget.as_mut(), &mut copies)?;
+            } else if let Some(why) = self.declines(&hit, budget.as_mut()) {
                 self.decline(hit, why, &mut copies)?;
             } else if self.parts.is_empty() {
                 self.raise(hit, given.as_mut(), &mut copies)?;
@@ -97,9 +109,23 @@ impl HiCache {
             pages.append(&mut copies.parts);
             let pages = self.in_frames(pages);
             self.commands.push(Command::Load { ticket, pages });
-            for ((device, host, pages), gate) in copies.pins.into_iter().zip(gates) {
+            copies.staged.resize_with(copies.pins.len(), FromStaging::default);
+            for (((device, host, pages), gate), staged) in
+                copies.pins.into_iter().zip(gates).zip(copies.staged)
+            {
                 let (parts, store) = (Vec::new(), Vec::new());
-                self.flights.loads.push_back(Copy { ticket, device, host, gate, pages, parts, store });
+                self.flights.loads.push_back(Copy {
+                    ticket,
+                    device,
+                    host,
+                    gate,
+                    pages,
+                    parts,
+                    store,
+                    writes: Vec::new(),
+                    staged: staged.slots,
+                    unstored: staged.forgotten,
+                });
             }
         }
         for &id in ids {
@@ -179,12 +205,7 @@ impl HiCache {
         // A hit of the same batch may have brought some of it.
         let from = self.tree.resident_depth(place, Tier::Device);
         let missing = (place.depth - from) as usize;
-        let slots = match given {
-            Some(given) => {
-                given.split_off(given.len() - missing.min(given.len())).into_iter().rev().collect()
-            }
-            None => self.device_slots(missing),
-        };
+        let slots = self.device_slots_for(missing, given);
         self.stats.load_no_room_pages += (missing - slots.len()) as u64;
         #[expect(clippy::cast_possible_truncation, reason = "no more slots than pages")]
         let to = from + slots.len() as u32;
@@ -203,6 +224,14 @@ impl HiCache {
         self.hold_loaded(id, end, from)
     }
 
+    /// Device slots for so many pages, or as many as there are: an engine's, or our own.
+    pub(super) fn device_slots_for(&mut self, pages: usize, given: Option<&mut Vec<Slot>>) -> Vec<Slot> {
+        match given {
+            Some(given) => given.split_off(given.len() - pages.min(given.len())).into_iter().rev().collect(),
+            None => self.device_slots(pages),
+        }
+    }
+
     /// A hit is loaded and ends at `end`, of which so many pages were usable as they were.
     pub(super) fn hold_loaded(&mut self, id: HitId, end: Place, from: u32) -> Result<()> {
         let (pin, to, turn) = (self.tree.pin(end, Hold::Device), end.depth, self.tree.next_turn(end));
@@ -214,9 +243,10 @@ impl HiCache {
         soft.into_iter().flatten().for_each(|soft| self.tree.unpin(soft));
         let loaded = Given { device: from, host: to - from - fetched, storage: fetched };
         (hit.story.loaded, hit.copied) = (Some(loaded), to - from);
-        let (prompt, warm) = (hit.story.tokens, hit.warm);
+        let (prompt, warm, first) = (hit.story.tokens, hit.warm, hit.first_asked);
         if !warm {
             self.count_hit(loaded, prompt);
+            self.requests.waits.see(first.map_or(0, |first| micros(self.now - first)));
         }
         Ok(())
     }
@@ -228,5 +258,8 @@ impl HiCache {
         self.stats.hit_storage_tokens += tokens(loaded.storage);
         self.stats.hit_host_tokens += tokens(loaded.host);
         self.stats.missed_tokens += prompt.saturating_sub(tokens(loaded.pages()));
+        self.requests.prompts.see(prompt);
+        let tiers = [loaded.device, loaded.host, loaded.storage];
+        self.requests.hits.iter_mut().zip(tiers).for_each(|(hits, pages)| hits.see(tokens(pages)));
     }
 }

@@ -3,7 +3,7 @@
 use crate::cache::HiCache;
 use crate::error::{Error, Result, argument};
 use crate::hash::Namespace;
-use crate::hit::{Hit, Keys};
+use crate::hit::{Hit, Keys, Staged};
 use crate::ids::{Cursor, HitId, Tier};
 use crate::key::Key;
 use crate::page::Tokens;
@@ -76,6 +76,7 @@ impl HiCache {
             matched: found.place.depth,
             copied: 0,
             stored: 0..0,
+            staged: Staged::default(),
             left: Vec::new(),
             fetch: None,
             keys: Keys::default(),
@@ -155,7 +156,8 @@ impl HiCache {
             place = self.tree.follow(place, hit.rest.view().from(known));
         }
         let found = self.tree.found(place);
-        let hoped = hit.fetch.as_ref().map_or(0, |fetch| fetch.usable.end.min(place.depth));
+        let hoped = hit.fetch.as_ref().map_or(0, |fetch| fetch.usable.end);
+        let hoped = hoped.max(hit.staged.boundary).min(place.depth);
         let held = self.tree.ancestor(place, found.usable.max(hoped));
         let (pin, also) = self.hold_softly(held, found.resident);
         let hit = self.hit_mut(id)?;

@@ -13,7 +13,7 @@
 //! computes in it meanwhile, `leftovers` for host memory that outlives the process, and `rewind` for tokens that were
 //! inserted and taken back. `write`, `reserve` and `store` say when what is copied further down; `ask` takes what an engine's
 //! own policy decided. `warm` is a request without anybody behind it, `stores`, `clear` and `write_out` come from any state
-//! of all these.
+//! of all these. Where the host is staging, `straight` writes past it, and `staged` is what reads do.
 
 mod arrive;
 mod ask;
@@ -30,6 +30,7 @@ mod fault;
 mod fetch;
 mod filling;
 mod forward;
+mod gather;
 mod give;
 mod graft;
 mod insert;
@@ -45,8 +46,10 @@ mod remembered;
 mod reserve;
 mod rewind;
 mod shared;
+mod staged;
 mod store;
 mod stores;
+mod straight;
 mod view;
 mod warm;
 mod write;

@@ -40,27 +40,29 @@ impl HiCache {
         let place = found.place;
         // What comes is hung below pages that are on the host themselves.
         let (rest_at, end) = self.rest(id)?;
-        let asks = !self.asking.writes || end > place.depth;
+        let asks = !self.stages() && (!self.asking.writes || end > place.depth);
         if asks && self.tree.resident_depth(place, Tier::Host) < place.depth {
             self.back_up_path(place);
         }
-        let on_host = self.tree.resident_depth(place, Tier::Host) == place.depth;
+        let from = self.read_from(id, place);
         let hit = self.hit(id)?;
         let size = self.tree.page_size().tokens();
         let contiguous = place.depth >= rest_at;
         let known = (place.depth.max(rest_at) - rest_at) as usize * size;
         let rest = hit.rest.view().from(known);
-        let pages = rest.len() / size;
-        if !(on_host && contiguous && pages > 0 && self.is_worth_it(pages)) {
-            self.note_not_asked(id, on_host, place.depth, pages);
+        let at = from.unwrap_or(place.depth);
+        let staged = (at - place.depth) as usize;
+        let pages = rest.len() / size - staged;
+        if !(from.is_some() && contiguous && pages > 0 && self.is_worth_it(pages)) {
+            self.note_not_asked(id, from.is_some(), at, pages);
             self.act();
             return Ok(false);
         }
-        let (prior, at) = (self.tree.last_digest(place), place.depth);
-        if hit.keys.after(at, prior).len() < pages {
+        let prior = self.tree.last_digest(place);
+        if hit.keys.after(place.depth, prior).len() < staged + pages {
             let digests = hash::chain(prior, rest, self.tree.page_size());
             self.stats.hashed_pages += digests.len() as u64;
-            self.hit_mut(id)?.keys = Keys { at, prior, digests };
+            self.hit_mut(id)?.keys = Keys { at: place.depth, prior, digests };
         }
         let keys = &self.hit(id)?.keys;
         let count = keys.digests.len() - (at - keys.at) as usize;
@@ -181,6 +183,9 @@ impl HiCache {
             let came = outcomes.iter().filter(|&&outcome| outcome == Outcome::Hit).count();
             self.stats.prefetch_dropped_pages += came as u64;
             self.give_reads_back(&reads);
+        }
+        if self.stages() {
+            self.settle_boundary(id, fetch.usable.start);
         }
     }
 

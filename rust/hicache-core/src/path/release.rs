@@ -32,7 +32,8 @@ impl HiCache {
     /// The end of a hit, with or without a request behind it: nothing is held by it any more. Returns what an explanation
     /// needs of it.
     pub(super) fn let_hit_go(&mut self, hit: Hit, generated: u64) -> PastHit {
-        let Hit { request, pin, also, loaded, story, rest, rest_at, matched, .. } = hit;
+        let Hit { request, pin, also, loaded, story, rest, rest_at, matched, staged, .. } = hit;
+        self.let_staged_go(&staged);
         let place = self.tree.pinned(&pin);
         self.note_use(place);
         let (tick, moment) = (tick(self.now), Moment::Released { generated });

@@ -31,6 +31,8 @@ impl HiCache {
         let wanted = |write| if self.asking.writes { Wanted::Marked } else { wanted(write) };
         let host = if self.host.capacity() > 0 { wanted(writing.host) } else { Wanted::Nothing };
         let storage = if self.storage { wanted(writing.storage) } else { Wanted::Nothing };
+        let straight = self.stages();
+        let [host, storage] = if straight { [storage, Wanted::Nothing] } else { [host, storage] };
         let mut reserve = vec![0; 2 + 2 * self.parts.len()];
         for tier in Tier::ALL {
             let last = if tier == Tier::Device { host } else { storage } == Wanted::Nothing;
@@ -42,8 +44,8 @@ impl HiCache {
                 reserve[Order::of(part, tier).number()] = writing.reserve(pools.pool(tier).capacity());
             }
         }
-        let give_way = self.host.capacity() > 0 && writing.host_copies == HostCopies::GiveWay;
-        self.tree.save(Saving { give_way, wanted: [host, storage], reserve });
+        let give_way = self.host.capacity() > 0 && writing.host_copies == HostCopies::GiveWay && !straight;
+        self.tree.save(Saving { give_way, straight, wanted: [host, storage], reserve });
     }
 
     /// Slots of an order left, of pages that live nowhere any more.
@@ -80,8 +82,7 @@ impl HiCache {
                 let free = self.device_free(space);
                 for next in self.reserve(order(Tier::Device), free) {
                     if !next.saved && self.may_reserve(0) {
-                        let end = self.wanted_end(next.end, Mark::Host);
-                        let copied = self.back_up_sparing(end);
+                        let copied = self.save(next.end);
                         self.may_reserve(copied);
                     }
                 }
@@ -89,16 +90,32 @@ impl HiCache {
             if self.storage && (self.asking.writes || self.config.writing.storage == Write::Back) {
                 let free = self.host_pools().nth(space).map_or(0, crate::host::SlotPool::free);
                 for next in self.reserve(order(Tier::Host), free) {
-                    if !next.saved {
-                        let end = self.wanted_end(next.end, Mark::Storage);
-                        if self.asking.writes {
-                            self.tree.mark(end, Mark::Soon);
-                        }
+                    if !next.saved && !self.to_store.refused {
+                        let end = self.wanted_soon(next.end);
                         self.note_store(end);
                     }
                 }
             }
         }
+    }
+
+    /// Begins to copy what of a path leaves the device next; how many slots' copies that are.
+    fn save(&mut self, end: Place) -> usize {
+        if self.stages() {
+            let end = self.wanted_soon(end);
+            return self.save_straight(end);
+        }
+        let end = self.wanted_end(end, Mark::Host);
+        self.back_up_sparing(end)
+    }
+
+    /// The end of what of a path is wanted in storage, which is wanted there now.
+    fn wanted_soon(&mut self, end: Place) -> Place {
+        let end = self.wanted_end(end, Mark::Storage);
+        if self.asking.writes {
+            self.tree.mark(end, Mark::Soon);
+        }
+        end
     }
 
     /// The end of what of a path is wanted, where requests are asked; else its end.
@@ -108,11 +125,20 @@ impl HiCache {
         self.tree.ancestor(end, depth)
     }
 
-    /// What leaves an order next, as far as the reserve reaches beyond what is free.
+    /// What leaves an order next, as far as the reserve reaches beyond what is free and what is being copied for it.
     fn reserve(&mut self, order: Order, free: usize) -> Vec<LeavingNext> {
         let further = self.to_write.further.get(order.number()).copied().unwrap_or(0);
         let reserve = self.tree.saving().reserve.get(order.number()).copied().unwrap_or(0) + further;
-        let next = self.tree.leaving_next(order, reserve.saturating_sub(free));
+        let space = order.component().map_or(0, |part| part + 1);
+        let under_way = match order.tier() {
+            Tier::Device => self.copying_ahead(space),
+            // All writes are a reserve's then, but for those of `write_out`.
+            Tier::Host if self.config.writing.storage == Write::Back && !self.asking.writes => {
+                self.flights.storing_of(u8::try_from(space).unwrap_or(u8::MAX))
+            }
+            Tier::Host => 0,
+        };
+        let next = self.tree.leaving_next(order, reserve.saturating_sub(free + under_way));
         if order.tier() == Tier::Device {
             for next in &next {
                 self.tree.keep_back(order, next.end);

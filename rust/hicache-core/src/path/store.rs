@@ -13,12 +13,15 @@
 use crate::cache::HiCache;
 use crate::command::Command;
 use crate::flights::{Batch, ToStore, What, Written};
-use crate::ids::{HostSlot, Slot, Tier};
+use crate::ids::HostSlot;
+use crate::path::gather::Rest;
 use crate::path::prefetch::BATCH_PAGES;
 use crate::path::remembered::Remembered;
+use crate::path::straight::LandedQueue;
 use crate::policy::Write;
+use crate::staging::Side;
 use crate::storage::Outcome;
-use crate::tree::{Hold, Mark, PinId, Place, Wanted};
+use crate::tree::{Hold, PinId, Place};
 
 /// Places that wait at most.
 const WAITING: usize = 4096;
@@ -26,17 +29,21 @@ const WAITING: usize = 4096;
 /// What is to be stored.
 #[derive(Debug, Default)]
 pub(crate) struct StoreQueue {
-    /// Ends of paths that are stored when there is room.
-    places: Remembered<WAITING>,
+    /// Ends of paths that are stored when there is room, and from where on.
+    places: Remembered<Rest, WAITING>,
     /// The batch that is being filled.
     filling: Filling,
+    /// Where the host is staging: what has been copied there.
+    pub landed: LandedQueue,
+    /// The store failed at something, or declined it, since something happened: reserves don't ask it again meanwhile.
+    pub(super) refused: bool,
 }
 
 #[derive(Debug, Default)]
-struct Filling {
-    pages: Vec<ToStore>,
-    written: Vec<Written>,
-    holds: Vec<PinId>,
+pub(super) struct Filling {
+    pub pages: Vec<ToStore>,
+    pub written: Vec<Written>,
+    pub holds: Vec<PinId>,
 }
 
 impl StoreQueue {
@@ -49,21 +56,33 @@ impl StoreQueue {
 impl HiCache {
     /// Storage is another one, or empty: what is in memory isn't believed stored, and looked at when it comes again.
     pub(crate) fn owe_everything(&mut self) {
+        self.drop_landed();
         self.to_store = StoreQueue::default();
         // What is owed is what is wanted.
         self.tell_saving();
         self.tree.forget_stored();
+        self.forget_staged_stored();
     }
 
     /// The path to a place is to be stored, as far as it is on the host.
     pub(crate) fn note_store(&mut self, end: Place) {
+        self.note_rest(end, Rest::default());
+    }
+
+    pub(super) fn note_rest(&mut self, end: Place, rest: Rest) {
         let note = self.tree.cursor(end);
-        if let Some(forgotten) = self.to_store.places.add(note) {
+        if let Some(forgotten) = self.to_store.places.add(note, rest) {
             self.stats.stores_forgotten += 1;
             if let Some(place) = self.tree.resolve(forgotten) {
                 self.tree.owe(place);
             }
         }
+    }
+
+    /// The same before all others: it was their turn.
+    pub(super) fn note_first(&mut self, end: Place) {
+        let note = self.tree.cursor(end);
+        self.to_store.places.add_first(note, Rest::default());
     }
 
     /// A backup has landed: what came with it goes on, or waits.
@@ -75,7 +94,7 @@ impl HiCache {
             }
             if self.asking.writes || self.config.writing.storage != Write::Back {
                 if self.has_room_to_store() {
-                    self.store_path(place);
+                    self.store_path(place, Rest::default());
                 } else {
                     self.note_store(place);
                 }
@@ -86,76 +105,27 @@ impl HiCache {
 
     /// Stores what waits, as far as there is room, and submits the batch that was begun.
     pub(crate) fn store_waiting(&mut self) {
+        if self.stages() {
+            return self.write_waiting();
+        }
         while !self.to_store.places.is_empty() && self.has_room_to_store() {
             // What one that is gone hung on is owed.
-            if let Some(place) = self.next_to_store() {
+            if let Some((place, rest)) = self.next_to_store() {
                 let landed = self.tree.ancestor(place, self.landed_depth(place));
-                self.store_path(landed);
+                self.store_path(landed, rest);
             }
         }
         self.submit_store();
     }
 
     /// The place that waits longest, if it is still there.
-    fn next_to_store(&mut self) -> Option<Place> {
-        let note = self.to_store.places.next()?;
-        self.tree.resolve(note)
-    }
-
-    /// Leading pages of the path to a place that aren't still being copied to the host.
-    fn landed_depth(&self, place: Place) -> u32 {
-        let begins = self.flights.backups.iter().filter(|copy| copy.pages > 0).map(|copy| {
-            let end = self.tree.pinned(&copy.host);
-            self.tree.ancestor(end, end.depth - copy.pages + 1)
-        });
-        let here = begins
-            .filter(|first| first.depth <= place.depth && self.tree.ancestor(place, first.depth) == *first);
-        here.fold(place.depth, |depth, first| depth.min(first.depth - 1))
-    }
-
-    /// Whether a slot of a part is still being copied to.
-    fn is_landing(&self, part: usize, slot: Slot) -> bool {
-        let copies = self.flights.backups.iter().filter_map(|copy| copy.parts.get(part));
-        copies.flatten().any(|&landing| landing == slot)
-    }
-
-    /// Everything of a path that is on the host and wanted in storage, parents first.
-    fn store_path(&mut self, place: Place) {
-        let mut depth = self.tree.resident_depth(place, Tier::Host);
-        let mark = match self.tree.saving().wanted[Tier::Host as usize] {
-            Wanted::UsedAgain => Some(Mark::Host),
-            Wanted::Marked => Some(Mark::Soon),
-            Wanted::Nothing | Wanted::All => None,
-        };
-        if let Some(mark) = mark {
-            depth = depth.min(self.tree.marked_depth(place, mark));
-        }
-        let end = self.tree.ancestor(place, depth);
-        for pages in self.tree.unstored(end) {
-            self.tree.store(end, pages.clone());
-            let slots = self.tree.slots(end, pages.clone(), Tier::Host);
-            let to_store = self.pages_to_store(end, pages.clone(), &slots);
-            to_store.into_iter().zip(pages).for_each(|(page, at)| self.add(end, page, at));
-        }
-        for part in 0..self.parts.len() {
-            let owed = self.tree.take_owed(part, end);
-            let (landing, owed): (Vec<_>, Vec<_>) =
-                owed.into_iter().partition(|&(_, slot)| self.is_landing(part, slot));
-            landing.into_iter().for_each(|(_, slot)| self.tree.owe_part(part, end, slot));
-            let (pages, slots): (Vec<u32>, Vec<Slot>) = owed.into_iter().unzip();
-            let to_store = self.part_to_store(part, end, &pages, &slots);
-            let held = self.tree.needs_from(part, end.depth);
-            for (page, at) in to_store.into_iter().zip(pages) {
-                // What a pin at the end doesn't hold of a part, one right behind it does.
-                let end = if at < held { self.tree.ancestor(end, at + 1) } else { end };
-                self.add(end, page, at);
-            }
-        }
-        self.tree.settle_debts(end);
+    pub(super) fn next_to_store(&mut self) -> Option<(Place, Rest)> {
+        let (note, rest) = self.to_store.places.next()?;
+        Some((self.tree.resolve(note)?, rest))
     }
 
     /// One more page of a batch. What it holds it holds up to there, with its parts.
-    fn add(&mut self, end: Place, page: ToStore, at: u32) {
+    pub(super) fn add(&mut self, end: Place, page: ToStore, at: u32) {
         let filling = &mut self.to_store.filling;
         let hold = filling.holds.last().map(|hold| self.tree.pinned(hold));
         let end = self.tree.ancestor(end, end.depth);
@@ -172,7 +142,12 @@ impl HiCache {
     }
 
     fn submit_store(&mut self) {
-        let Filling { pages, written, holds } = std::mem::take(&mut self.to_store.filling);
+        let batch = std::mem::take(&mut self.to_store.filling);
+        self.submit(batch);
+    }
+
+    pub(super) fn submit(&mut self, batch: Filling) {
+        let Filling { pages, written, holds } = batch;
         if pages.is_empty() {
             return;
         }
@@ -189,11 +164,18 @@ impl HiCache {
         self.flights.stores.push_back(Batch::new(id, deadline, What::Store { holds, written }));
     }
 
-    /// Whether another batch may be on its way.
-    fn has_room_to_store(&self) -> bool {
+    /// How many more pages may be on their way, of a batch that may be; no more than this one takes.
+    pub(super) fn room_to_store(&self) -> usize {
         let (batches, pages) = self.flights.storing();
-        let most = (self.host.capacity() / 2).max(1);
-        batches < self.config.write_queue && pages + self.to_store.filling.pages.len() < most
+        if batches >= self.config.write_queue {
+            return 0;
+        }
+        let (most, filling) = ((self.host.capacity() / 2).max(1), self.to_store.filling.pages.len());
+        most.saturating_sub(pages + filling).min(BATCH_PAGES - filling)
+    }
+
+    fn has_room_to_store(&self) -> bool {
+        self.room_to_store() > 0
     }
 
     /// A batch was written, or wasn't.
@@ -206,9 +188,11 @@ impl HiCache {
                 Outcome::Cancelled => self.stats.store_cancelled_pages += 1,
                 _ => self.stats.store_failed_pages += 1,
             }
+            self.to_store.refused |= !matches!(outcome, Outcome::Hit | Outcome::Cancelled);
             if *outcome != Outcome::Hit {
                 let place = self.tree.pinned(&holds[page.hold as usize]);
                 match page.slot {
+                    slot if self.stages() => self.not_stored(place, page.page, slot),
                     HostSlot { space: 0, .. } => self.tree.unstore(place, page.page),
                     HostSlot { space, slot } => {
                         self.tree.owe_part(usize::from(space) - 1, place, slot);
@@ -216,6 +200,10 @@ impl HiCache {
                     }
                 }
             }
+        }
+        if self.stages() {
+            let slots: Vec<HostSlot> = written.iter().map(|page| page.slot).collect();
+            self.unstage(Side::Writes, &slots);
         }
         holds.into_iter().for_each(|hold| self.let_go(hold));
     }

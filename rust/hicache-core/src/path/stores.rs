@@ -20,7 +20,8 @@ use std::time::Duration;
 /// What was still under way when a store was detached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LeftBehind {
-    /// Pages on the host that this store was to get, and hasn't got: their write hadn't begun.
+    /// Pages on the host (where that is staging: or the device) that this store was to get, and hasn't got: their write
+    /// hadn't begun.
     pub unwritten_pages: usize,
     /// Batches that are still inside of a store that was detached. What they need stays theirs until they come out.
     pub inside: usize,
@@ -61,7 +62,8 @@ impl HiCache {
         self.revoke_fetches();
         // What was decided goes to the store that it was decided for.
         self.act();
-        let waiting = self.tree.unsaved_pages(Tier::Host);
+        let source = if self.stages() { Tier::Device } else { Tier::Host };
+        let waiting = self.tree.unsaved_pages(source) + self.before_their_batch();
         self.executor.dismiss(most);
         self.flights.leave_storage();
         self.doubts = Doubts::default();

@@ -10,7 +10,7 @@ use crate::tree::Component;
 pub struct HitView {
     /// Usable on the device; after load: pinned there.
     pub device: u32,
-    /// Usable on device or host (before load).
+    /// Usable on device or host (before load), what is staged for this hit included.
     pub usable: u32,
     /// How far the tokens matched: there may be pages, but no window or state, behind what is usable.
     pub matched: u32,
@@ -37,10 +37,11 @@ impl HiCache {
         let stored = hit.stored.end - hit.stored.start;
         let place = self.tree.pinned(&hit.pin);
         let (device, usable) = if hit.loaded || self.parts.is_empty() {
-            (self.tree.resident_depth(place, Tier::Device), place.depth)
+            (self.tree.resident_depth(place, Tier::Device), Self::staged_to(hit, place.depth))
         } else {
             let found = self.tree.found(place);
-            (found.device, found.usable)
+            let staged = if self.boundary_holds(hit, place) { hit.staged.boundary } else { 0 };
+            (found.device, found.usable.max(staged))
         };
         let has_state = self.tree.components().contains(&Component::State);
         Ok(HitView {

@@ -46,7 +46,7 @@ impl HiCache {
     /// Returns its number; `None`: as many as may be are under way.
     ///
     /// # Errors
-    /// Negative tokens. With `to_device`, where room on the device isn't the cache's to count: the engine owns the slots, or
+    /// Negative tokens. Without `to_device`, where nothing stays on the host. With it, where room on the device isn't the cache's to count: the engine owns the slots, or
     /// they are names in a unified buffer.
     pub fn warm(
         &mut self,
@@ -56,6 +56,12 @@ impl HiCache {
         at: f64,
     ) -> Result<Option<u64>> {
         self.open()?;
+        if !to_device && self.stages() {
+            return argument(
+                "device",
+                "nothing stays on the host with host_mode=\"buffer_only\": warm the device",
+            );
+        }
         if to_device && (self.config.engine_owns_slots || self.unified.is_some()) {
             let reason =
                 "needs device slots of the cache's own, in memory of their own: warm the host instead";
@@ -128,7 +134,7 @@ impl HiCache {
     fn ask_for_warm(&mut self, id: HitId) {
         let Ok(found) = self.find_again(id) else { return };
         // What comes is hung below pages that are on the host: they may have to go there first.
-        if self.fits_on_host(found.place) {
+        if self.stages() || self.fits_on_host(found.place) {
             // It is neither released nor loaded.
             let _ = self.prefetch(id);
         }
@@ -153,6 +159,9 @@ impl HiCache {
     /// Copies what came on to the device, as far as there is free room: pages as many as fit, windows and states with all
     /// that their place needs.
     fn raise_warm(&mut self, warm: &Warm) {
+        if self.stages() {
+            return self.raise_warm_staged(warm.hit);
+        }
         let Some((tokens, namespace)) = &warm.to_device else { return };
         let Ok(found) = self.find_again(warm.hit) else { return };
         let end = self.tree.ancestor(found.place, found.usable);

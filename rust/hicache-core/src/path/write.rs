@@ -12,6 +12,7 @@ use crate::path::remembered::Remembered;
 use crate::policy::Write;
 use crate::transfer::SpacePages;
 use crate::tree::{Mark, Place};
+use std::collections::VecDeque;
 
 /// Places that are remembered at most. What is forgotten is backed up when it comes again, or is about to leave.
 const REMEMBERED: usize = 1024;
@@ -25,18 +26,23 @@ pub(crate) struct ToWrite {
     pending: Option<(u64, SpacePages)>,
     /// Slots that reserves may still copy before something happens again; none: something did.
     budget: Option<usize>,
+    /// Copies that reserves began, in order: their ticket, and slots by space.
+    ahead: VecDeque<(u64, Vec<usize>)>,
     /// Whether what leaves now leaves for room.
     pub for_room: bool,
     /// By order, of the host: slots that left for room since the last poll, and how much further its reserve reaches for that.
     pub left: Vec<usize>,
     pub further: Vec<usize>,
     /// Ends of paths that found no room on the host.
-    no_room: Remembered<REMEMBERED>,
+    no_room: Remembered<(), REMEMBERED>,
 }
 
 impl HiCache {
     /// A request inserted pages up to `end`, of which those before `known` were there: others had inserted them.
     pub(crate) fn came(&mut self, id: HitId, end: Place, from: u32, known: u32) {
+        if self.stages() {
+            return self.used_straight(id, end, if known > from { known } else { 0 });
+        }
         if self.asking.writes {
             self.follow_wish(id, end, if known > from { known } else { 0 });
         } else {
@@ -57,6 +63,12 @@ impl HiCache {
     pub(crate) fn found(&mut self, id: HitId, end: Place) {
         // Who brings up what may be asked for is no request.
         let warm = self.hits.get(&id).is_some_and(|hit| hit.warm);
+        if self.stages() {
+            if !warm {
+                self.used_straight(id, end, end.depth);
+            }
+            return;
+        }
         if self.asking.writes && !warm {
             self.follow_wish(id, end, end.depth);
         } else if !warm {
@@ -116,7 +128,7 @@ impl HiCache {
 
     /// Pages of a path found no room on the host.
     pub(crate) fn remember(&mut self, cursor: Cursor) {
-        self.stats.backups_forgotten += u64::from(self.to_write.no_room.add(cursor).is_some());
+        self.stats.backups_forgotten += u64::from(self.to_write.no_room.add(cursor, ()).is_some());
     }
 
     /// Tries again what found no room, as long as there may be some.
@@ -126,7 +138,7 @@ impl HiCache {
             if !room || !self.attached() {
                 return;
             }
-            let Some(cursor) = self.to_write.no_room.next() else { return };
+            let Some((cursor, ())) = self.to_write.no_room.next() else { return };
             if let Some(place) = self.tree.resolve(cursor) {
                 self.stats.backups_retried += 1;
                 self.back_up_again(place);
@@ -137,6 +149,7 @@ impl HiCache {
     /// Something happened that may change what leaves next.
     pub(crate) const fn stir(&mut self) {
         self.to_write.budget = None;
+        self.to_store.refused = false;
     }
 
     /// Whether reserves may copy more. Each verb allows them as much as they hold: where the host has no room for all
@@ -145,7 +158,22 @@ impl HiCache {
         let all = || self.tree.saving().reserve.iter().sum();
         let budget = self.to_write.budget.get_or_insert_with(all);
         *budget = budget.saturating_sub(copied);
-        *budget > 0
+        let more = *budget > 0;
+        if let Some(copy) = self.flights.backups.back().filter(|_| copied > 0) {
+            let slots = std::iter::once(copy.pages as usize).chain(copy.parts.iter().map(Vec::len));
+            self.to_write.ahead.push_back((copy.ticket, slots.collect()));
+        }
+        more
+    }
+
+    /// Slots of a space that reserves are copying: they don't leave before that is done, and are clean then.
+    pub(crate) fn copying_ahead(&mut self, space: usize) -> usize {
+        let landed = self.flights.backups.front().map_or(u64::MAX, |oldest| oldest.ticket);
+        let ahead = &mut self.to_write.ahead;
+        while ahead.front().is_some_and(|copy| copy.0 < landed) {
+            ahead.pop_front();
+        }
+        ahead.iter().map(|copy| copy.1.get(space).copied().unwrap_or(0)).sum()
     }
 
     /// A backup's copies: they go with the next ones that are submitted. The ticket of those.

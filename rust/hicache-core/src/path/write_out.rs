@@ -6,6 +6,7 @@
 use crate::cache::HiCache;
 use crate::error::Result;
 use crate::ids::{Cursor, Tier};
+use crate::tree::Mark;
 
 impl HiCache {
     /// Begins to copy what of the device is wanted on the host, into free room there, and what of the host is wanted in
@@ -15,7 +16,9 @@ impl HiCache {
     /// When the cache is closed.
     pub fn write_out(&mut self) -> Result<[usize; 2]> {
         self.open()?;
-        if self.on_device().is_ok() {
+        if self.stages() {
+            self.write_out_straight();
+        } else if self.on_device().is_ok() {
             for end in self.unsaved_ends(Tier::Device) {
                 let Some(place) = self.tree.resolve(end) else { continue };
                 let on_host = self.tree.resident_depth(place, Tier::Host);
@@ -39,6 +42,17 @@ impl HiCache {
     /// Pages of device and host that are wanted one tier further down, and neither there nor on their way.
     pub fn unwritten(&self) -> [usize; 2] {
         Tier::ALL.map(|tier| self.tree.unsaved_pages(tier))
+    }
+
+    /// What of the device is wanted in storage is wanted there now.
+    fn write_out_straight(&mut self) {
+        for end in self.unsaved_ends(Tier::Device) {
+            let Some(place) = self.tree.resolve(end) else { continue };
+            if self.asking.writes {
+                self.tree.mark(place, Mark::Soon);
+            }
+            self.note_store(place);
+        }
     }
 
     /// By names that outlive what is done for one of them.

@@ -28,6 +28,7 @@
 //! On error: outcomes per key. No fault of a store reaches a request as an error or a hang.
 
 pub mod about;
+mod asked;
 pub mod attempts;
 pub mod batch;
 pub mod call;

@@ -10,6 +10,7 @@
 #![allow(unsafe_code, reason = "makes slices of pages whose slots the work owns")]
 
 use super::about::{About, Board};
+use super::asked::Asked;
 use super::batch::{Batch, Completion, Work};
 use super::queue::{Job, Queue};
 use super::removals::Removals;
@@ -18,6 +19,7 @@ use super::{Keys, Outcome, PageMut, PageRef, Store};
 use crate::error::{Result, argument};
 use crate::hash::Digest;
 use crate::identity::Fingerprint;
+use crate::measured::{Kind, Times};
 use crate::policy::fetching::{Fair, Order, Step};
 use std::any::Any;
 use std::ops::Range;
@@ -47,6 +49,8 @@ pub struct Workers {
     pub(super) queue: Arc<Queue>,
     removals: Arc<Removals>,
     board: Arc<Board>,
+    /// What questions, reads and writes took.
+    times: Arc<Asked>,
     /// Until `close`.
     pub(super) store: Option<Arc<dyn Store>>,
     /// The memory that it was told of: it stays as long as the store isn't closed.
@@ -77,13 +81,16 @@ impl Workers {
         let queue = Arc::new(Queue::new(order, queue));
         let (removals, board) = (Arc::default(), Arc::new(Board::of(&**store)));
         let (own, threads_of) = (Some(Arc::clone(store)), Vec::new());
-        let mut workers = Self { queue, removals, board, store: own, memory: None, threads: threads_of };
+        let times = Arc::default();
+        let mut workers =
+            Self { queue, removals, board, times, store: own, memory: None, threads: threads_of };
         for n in 0..threads {
             let (store, queue) = (Arc::clone(store), Arc::clone(&workers.queue));
             let (removals, board) = (Arc::clone(&workers.removals), Arc::clone(&workers.board));
+            let times = Arc::clone(&workers.times);
             // One thread never writes: writes that hang must not keep requests waiting.
             let writes = n > 0 || threads < 3;
-            let work = move || carry_out(&*store, (&removals, &board), &queue, writes);
+            let work = move || carry_out(&*store, (&removals, &board, &times), &queue, writes);
             match std::thread::Builder::new().name(format!("hicache-io-{n}")).spawn(work) {
                 Ok(thread) => workers.threads.push(thread),
                 Err(error) => return argument("io_threads", format!("no thread to be had: {error}")),
@@ -166,6 +173,11 @@ impl Workers {
         self.board.read()
     }
 
+    /// What questions, reads and writes take; it outlives the workers.
+    pub fn times(&self) -> [(Kind, &Arc<Times>); 3] {
+        self.times.all()
+    }
+
     /// The next batch that ended, in order of ending.
     pub fn completed(&self) -> Option<Completion> {
         self.queue.completed()
@@ -178,20 +190,28 @@ impl Drop for Workers {
     }
 }
 
-fn carry_out(store: &dyn Store, (removals, board): (&Removals, &Board), queue: &Queue, writing: bool) {
+fn carry_out(
+    store: &dyn Store,
+    (removals, board, times): (&Removals, &Board, &Asked),
+    queue: &Queue,
+    writing: bool,
+) {
     while let Some(job) = queue.next(writing) {
         match job {
             Job::Whole(batch) => {
+                let begun = queue.now();
                 let (outcomes, cleared) = match batch.work {
                     Work::Clear => clear(store, removals, &batch),
                     _ => (outcomes(store, removals, &batch), 0),
                 };
+                times.took(&batch.work, queue.now() - begun, &outcomes);
                 board.ask(store);
                 queue.ended(&batch, outcomes, cleared);
             }
             Job::Part(read, keys, issued) => {
                 let outcomes = part(store, &read.batch, keys.clone());
                 let completed = queue.now();
+                times.took(&read.batch.work, completed - issued, &outcomes);
                 board.ask(store);
                 queue.read(&read, keys, (issued, completed), &outcomes);
             }

@@ -23,6 +23,7 @@ pub use progress::Progress;
 
 use crate::error::{Result, argument};
 use crate::ids::Slot;
+use crate::measured::Begun;
 use std::sync::Arc;
 
 /// Which way.
@@ -47,12 +48,15 @@ pub struct CopyJob {
     pub direction: Direction,
     /// Pages as (device slot, host slot), a list for each space.
     pub pages: SpacePages,
+    /// When it was made, and for how many pages.
+    pub begun: Begun,
 }
 
 impl CopyJob {
-    /// Of a ticket and its pages.
-    pub const fn of(ticket: u64, direction: Direction, pages: SpacePages) -> Self {
-        Self { ticket, direction, pages }
+    /// Of a ticket and its pages. It begins now.
+    pub fn of(ticket: u64, direction: Direction, pages: SpacePages) -> Self {
+        let begun = Begun::now(pages.iter().map(Vec::len).sum());
+        Self { ticket, direction, pages, begun }
     }
 
     /// A space's pages: none where the list was left out.

@@ -1,6 +1,7 @@
 //! How far a stream of copies is: whole jobs, and layers of the current one. On error: a fault is kept, and told to
 //! everyone who waits.
 
+use crate::measured::{Begun, Times};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -17,12 +18,13 @@ struct Mark {
 pub struct Progress {
     mark: Mutex<Mark>,
     moved: Condvar,
+    times: Arc<Times>,
 }
 
 impl Progress {
     /// Tickets up to this one count as finished: for a copier that takes over from another one.
     pub fn starting_at(ticket: u64) -> Self {
-        Self { mark: Mutex::new(Mark { jobs: ticket, ..Mark::default() }), moved: Condvar::new() }
+        Self { mark: Mutex::new(Mark { jobs: ticket, ..Mark::default() }), ..Self::default() }
     }
 
     /// The last ticket that is finished.
@@ -38,6 +40,17 @@ impl Progress {
     /// A copier tells that a job is finished.
     pub fn job_done(&self, ticket: u64) {
         self.write(|mark| (mark.jobs, mark.layers) = (ticket, 0));
+    }
+
+    /// The same, and that it began then: copiers that measure tell it so.
+    pub fn job_took(&self, ticket: u64, begun: Begun) {
+        begun.end(&self.times);
+        self.job_done(ticket);
+    }
+
+    /// How long jobs took, from being handed over to their last byte, and for how many pages they were.
+    pub const fn times(&self) -> &Arc<Times> {
+        &self.times
     }
 
     /// A copier tells that nothing more finishes: the waits for it end at once.

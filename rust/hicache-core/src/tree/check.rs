@@ -128,7 +128,7 @@ impl Tree {
     fn check_pins(&self) -> Result<()> {
         let mut found = 0;
         for (index, node) in self.arena.iter() {
-            let mut deepest = [None; 3];
+            let mut deepest = [None; Hold::ALL.len()];
             for (_, pin) in self.pins.on(&self.arena, index) {
                 found += 1;
                 let most = &mut deepest[pin.hold as usize];
@@ -137,7 +137,7 @@ impl Tree {
                 let after = if node.is_root() { pin.depth == 0 } else { pin.depth > node.start };
                 ensure(inside && after, "T6", index, "a pin is not on its edge")?;
                 let tier = match pin.hold {
-                    Hold::Soft => continue,
+                    Hold::Soft | Hold::Name => continue,
                     Hold::Device => Tier::Device,
                     Hold::Host => Tier::Host,
                 };

@@ -121,7 +121,7 @@ fn t6_pins() {
 
     let (mut t, place) = tree();
     let _receipt = t.pin(place, Hold::Host);
-    t.arena[place.node].pins = [u32::MAX; 3];
+    t.arena[place.node].pins = [u32::MAX; 4];
     objects(&t, "T6");
 
     let (mut t, place) = tree();

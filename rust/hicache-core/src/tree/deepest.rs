@@ -91,11 +91,16 @@ impl Pins {
         }
     }
 
-    /// Soft pins on a node that are beyond `end` move up to it. None is shallower than one below it by that.
+    /// Pins on a node that aren't hard and are beyond `end` move up to it. None is shallower than one below it by that.
     pub fn lift(&mut self, arena: &Arena, node: u32, end: u32) {
-        let beyond: Vec<u32> =
-            self.from(arena[node].pins[Hold::Soft as usize], end).map(|(id, _)| id).collect();
-        beyond.into_iter().for_each(|id| self.set(id, |pin| pin.depth = end));
+        for hold in Hold::ALL.into_iter().filter(|hold| hold.tier().is_none()) {
+            let top = arena[node].pins[hold as usize];
+            // Each eviction asks; usually nobody waits.
+            if top != NIL {
+                let beyond: Vec<u32> = self.from(top, end).map(|(id, _)| id).collect();
+                beyond.into_iter().for_each(|id| self.set(id, |pin| pin.depth = end));
+            }
+        }
     }
 
     /// Joins two heaps; of equal ones the first is on top. Returns the top, which hangs from nothing.

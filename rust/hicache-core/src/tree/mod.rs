@@ -26,7 +26,7 @@
 //! | `print` | fingerprints of prefixes, and what readers on other threads are told |
 //! | `evict` | leaf first, in the policy's order, exactly as many pages as asked |
 //! | `saving` | what is wanted further down, and what is believed stored |
-//! | `marks` | which pages of a strand are |
+//! | `marks`, `part_marks` | which pages of a strand are; which windows and states, where nothing stays on the host |
 //! | `ahead` | what leaves next, and whether it is saved |
 //! | `give_way` | host copies of device pages, which leave first |
 //! | `component/` | what votes besides FULL: sliding windows, recurrent states |
@@ -50,6 +50,7 @@ mod leaving;
 mod lose;
 mod marks;
 mod node;
+mod part_marks;
 mod pin;
 pub(crate) mod print;
 mod residency;

@@ -37,7 +37,7 @@ pub(super) struct Node {
     /// Of the request that brought it.
     pub turn: u32,
     /// Per kind (`Hold`): the deepest of the pins whose place is on this edge.
-    pub pins: [u32; 3],
+    pub pins: [u32; 4],
     /// Children with at least one page in the tier.
     pub resident_children: [u32; 2],
     /// Per component besides FULL; empty in a tree that has none.
@@ -58,7 +58,7 @@ impl Node {
             heir: NIL,
             resident_children: [0; 2],
             turn: 0,
-            pins: [NIL; 3],
+            pins: [NIL; 4],
             key_hash: 0,
             parts: Vec::new(),
             rooted: None,
@@ -70,7 +70,7 @@ impl Node {
     }
 
     pub fn is_pinned(&self) -> bool {
-        self.pins != [NIL; 3]
+        self.pins != [NIL; 4]
     }
 
     /// All of them live somewhere.

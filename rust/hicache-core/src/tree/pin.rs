@@ -1,7 +1,7 @@
 //! Pins: places that must stay (hard) or should stay (soft).
 //!
 //! A pin is a position, not a range: since the resident part of a history is a prefix, whatever leads
-//! to the place stays with it. Pins follow splits and, where a soft one's pages go, move up to what is
+//! to the place stays with it. Pins follow splits and, where the pages of one that isn't hard go, move up to what is
 //! left. The receipt is consumed by [`Tree::unpin`], so that a pin is undone exactly once.
 
 use super::Tree;
@@ -20,11 +20,13 @@ pub enum Hold {
     Device,
     /// Pages up to the place stay on the host.
     Host,
+    /// Nothing: the place is only followed, up to what is left when its pages go.
+    Name,
 }
 
 impl Hold {
     /// All kinds, by number.
-    pub(super) const ALL: [Self; 3] = [Self::Soft, Self::Device, Self::Host];
+    pub(super) const ALL: [Self; 4] = [Self::Soft, Self::Device, Self::Host, Self::Name];
 
     /// The kind that holds a tier hard.
     pub(super) const fn hard(tier: Tier) -> Self {
@@ -37,7 +39,7 @@ impl Hold {
     /// The tier a hard pin holds.
     pub(super) const fn tier(self) -> Option<Tier> {
         match self {
-            Self::Soft => None,
+            Self::Soft | Self::Name => None,
             Self::Device => Some(Tier::Device),
             Self::Host => Some(Tier::Host),
         }
@@ -180,7 +182,8 @@ impl Tree {
             let marks = std::mem::take(&mut self.pins.marks[receipt.0 as usize]);
             self.release_parts(pin.node, tier, &marks);
         }
-        for tier in Tier::ALL {
+        // What is only followed was never kept out of an order.
+        for tier in Tier::ALL.into_iter().filter(|_| pin.hold != Hold::Name) {
             self.relist(tier, pin.node);
         }
         self.drop_root_if_unused(pin.node);

@@ -42,6 +42,8 @@ pub enum Mark {
 pub struct Saving {
     /// Whether host copies of device pages leave before anything else does there.
     pub give_way: bool,
+    /// Whether nothing stays on the host: what is next to the device is storage.
+    pub straight: bool,
     /// By tier: what is wanted in the next one.
     pub wanted: [Wanted; 2],
     /// By order: so far an eviction looks for something that is saved before it takes what isn't. In pages or slots.
@@ -49,6 +51,11 @@ pub struct Saving {
 }
 
 impl Saving {
+    /// The tier whose pages are stored.
+    pub(super) const fn source(&self) -> Tier {
+        if self.straight { Tier::Device } else { Tier::Host }
+    }
+
     pub(super) fn reserve(&self, order: Order) -> usize {
         self.reserve.get(order.number()).copied().unwrap_or(0)
     }
@@ -129,7 +136,7 @@ impl Tree {
         self.debts(place, true);
     }
 
-    /// Whatever of a path was on the host and wanted in storage is on its way there.
+    /// Whatever of a path was there to be stored and wanted in storage is on its way.
     pub fn settle_debts(&mut self, place: Place) {
         if self.strands.owing() > 0 {
             self.debts(place, false);
@@ -151,7 +158,7 @@ impl Tree {
     /// Pages at the end of an edge are gone, and with them, perhaps, the name under which what they hung on was to be
     /// stored.
     pub(super) fn owe_rest(&mut self, strand: u32, parent: u32) {
-        if self.saving.wanted[Tier::Host as usize] != Wanted::All {
+        if self.saving.wanted[self.saving.source() as usize] != Wanted::All {
             return;
         }
         let rest = match self.strands[strand].last() {
@@ -183,11 +190,11 @@ impl Tree {
         false
     }
 
-    /// A strand owes nothing any more if storage has, or gets, all that is on the host of it.
+    /// A strand owes nothing any more if storage has, or gets, all that it could get of it.
     pub(super) fn settle_debt(&mut self, index: u32) {
         let strand = &self.strands[index];
         let owes = strand.stored.owing()
-            && (strand.stored.lacks(strand.start..strand.reach(Tier::Host)) > 0
+            && (strand.stored.lacks(strand.start..strand.reach(self.saving.source())) > 0
                 || strand
                     .edges()
                     .iter()
@@ -207,6 +214,9 @@ impl Tree {
         if let Some(component) = order.component() {
             let part = &self.arena[node].parts[component];
             return match tier {
+                Tier::Device if self.saving.straight => {
+                    !self.is_wanted(tier, node) || self.is_edge_stored(component, node)
+                }
                 Tier::Device => part.only(tier).next().is_none() || !self.is_wanted(tier, node),
                 Tier::Host => !part.owed || !self.is_wanted(tier, node),
             };
@@ -220,9 +230,13 @@ impl Tree {
     /// How many of some pages of an edge the next tier hasn't got.
     pub(super) fn unsaved(&self, tier: Tier, node: u32, pages: Range<u32>) -> usize {
         let strand = &self.strands[self.arena[node].strand];
+        if tier == self.saving.source() {
+            return strand.stored.lacks(pages);
+        }
         match tier {
             Tier::Device => pages.end.saturating_sub(pages.start.max(strand.reach(Tier::Host))) as usize,
-            Tier::Host => strand.stored.lacks(pages),
+            // Nothing stays there.
+            Tier::Host => 0,
         }
     }
 
@@ -239,7 +253,7 @@ impl Tree {
             _ if self.is_past(Place { node, depth: n.end }) => 0,
             Wanted::UsedAgain => self.strands[n.strand].used,
             Wanted::Marked => {
-                let mark = if tier == Tier::Device { Mark::Host } else { Mark::Storage };
+                let mark = if tier == self.saving.source() { Mark::Storage } else { Mark::Host };
                 self.strands.marked(n.strand, mark)
             }
             Wanted::All => u32::MAX,
@@ -268,22 +282,5 @@ impl Tree {
             }
             at = self.arena[at].parent;
         }
-    }
-
-    /// Slots of a component on the host that storage hasn't got, on the path to `end`, with their pages (counted from
-    /// 0): they are on their way there from now on.
-    pub fn take_owed(&mut self, component: usize, end: Place) -> Vec<(u32, Slot)> {
-        let mut owed = Vec::new();
-        for node in self.path(end) {
-            let n = &mut self.arena[node];
-            if n.end > end.depth || !std::mem::take(&mut n.parts[component].owed) {
-                continue;
-            }
-            let slots = &n.parts[component].slots[Tier::Host as usize];
-            let first = if slots.len() == 1 { n.end - 1 } else { n.start };
-            let there = (first..).zip(slots).filter(|(_, slot)| **slot != crate::ids::NO_SLOT);
-            owed.extend(there.map(|(page, &slot)| (page, slot)));
-        }
-        owed
     }
 }

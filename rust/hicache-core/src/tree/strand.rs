@@ -14,6 +14,7 @@
 
 use super::marks::Marks;
 use super::node::NIL;
+use super::part_marks::PartMarks;
 use super::saving::Mark;
 use crate::hash::Digest;
 use crate::ids::{Slot, Tier};
@@ -196,6 +197,7 @@ pub(super) struct Strands {
     /// By number: pages from the root to the last one that a request wants in storage, and in storage soon. As long as
     /// it is, as nobody wants more.
     marks: Vec<[u32; 2]>,
+    pub parts: PartMarks,
     /// How many have something that was to be stored, and wasn't.
     owing: usize,
 }
@@ -214,6 +216,7 @@ impl Strands {
         self.owe(index, false);
         self.entries[index] = Strand::new(NIL, 0, Tokens::EMPTY);
         self.free.push(index);
+        self.parts.forget(index);
         if let Some(marks) = self.marks.get_mut(index as usize) {
             *marks = [0; 2];
         }
@@ -224,6 +227,7 @@ impl Strands {
         if let Some(marks) = self.marks.get_mut(index as usize) {
             *marks = marks.map(|mark| mark.min(end));
         }
+        self.parts.cut(index, end);
         self[index].cut(end, page_size)
     }
 

@@ -116,7 +116,7 @@ impl Jobs {
                 }
                 return;
             }
-            self.progress.job_done(running.job.ticket);
+            self.progress.job_took(running.job.ticket, running.job.begun);
             unfinished.pop_front();
         }
     }

@@ -25,6 +25,7 @@ pub use route::Arrival;
 use super::plan::Plan;
 use super::{Copier, CopyJob, Direction, Progress, Relocate};
 use crate::error::{Result, argument};
+use crate::processors;
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use jobs::{Jobs, Running};
 use nontemporal::CopyRuns;
@@ -47,11 +48,17 @@ pub struct CpuOptions {
     pub past_caches_from: usize,
 }
 
+impl CpuOptions {
+    /// A quarter of so many processors, at most four: one already moves what one memory channel can.
+    pub fn on(processors: usize) -> Self {
+        Self { threads: (processors / 4).clamp(1, 4), arrival: Arrival::Auto, past_caches_from: 4 << 20 }
+    }
+}
+
 impl Default for CpuOptions {
-    /// A quarter of the machine's threads, at most four: one already moves what one memory channel can.
+    /// For the processors that this process may use.
     fn default() -> Self {
-        let machine = std::thread::available_parallelism().map_or(1, usize::from);
-        Self { threads: (machine / 4).clamp(1, 4), arrival: Arrival::Auto, past_caches_from: 4 << 20 }
+        Self::on(processors::allowed())
     }
 }
 

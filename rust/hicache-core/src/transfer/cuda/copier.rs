@@ -14,6 +14,7 @@ use super::parts::{Parts, set_of};
 use super::pin::{Pinned, pin};
 use crate::error::Error;
 use crate::ids::Slot;
+use crate::measured::Begun;
 use crate::transfer::plan::Plan;
 use crate::transfer::{Copier, CopyJob, Direction, Progress, WaitOnStream};
 use std::any::Any;
@@ -43,7 +44,7 @@ struct Shared {
     /// The engine's stream: a `cudaStream_t`.
     follows: AtomicU64,
     progress: [Arc<Progress>; 2],
-    flying: Mutex<[VecDeque<u64>; 2]>,
+    flying: Mutex<[VecDeque<(u64, Begun)>; 2]>,
     fault: Mutex<Option<CudaError>>,
     closing: AtomicBool,
     /// What is pinned; dropped after the engine, which unpins it.
@@ -133,10 +134,10 @@ impl Layers {
 impl Copier for CudaCopier {
     fn submit(&mut self, job: CopyJob) {
         let shared = &self.layers.0;
-        let (direction, ticket) = (job.direction, job.ticket);
+        let (direction, flying) = (job.direction, (job.ticket, job.begun));
         match shared.enqueue(job) {
             Ok(()) => {
-                locked(&shared.flying)[direction as usize].push_back(ticket);
+                locked(&shared.flying)[direction as usize].push_back(flying);
                 if let Some(watcher) = &self.watcher {
                     watcher.thread().unpark();
                 }
@@ -239,7 +240,7 @@ impl Shared {
         let progress = &self.progress[direction as usize];
         loop {
             let front = locked(&self.flying)[direction as usize].front().copied();
-            let Some(ticket) = front else { return Ok(true) };
+            let Some((ticket, begun)) = front else { return Ok(true) };
             let engine = self.engine();
             let Some(engine) = engine.as_ref() else { return Ok(true) };
             if !engine.is_done(direction, ticket)? {
@@ -249,7 +250,7 @@ impl Shared {
                 return Ok(false);
             }
             locked(&self.flying)[direction as usize].pop_front();
-            progress.job_done(ticket);
+            progress.job_took(ticket, begun);
         }
     }
 
