@@ -1,9 +1,10 @@
 """What threads of a cache cost the engine's thread: a loop of Python beside them, idle and busy.
 
-The loop holds the interpreter's lock and does nothing else. It runs beside the threads of one cache, which is opened for
-that and closed again, and right before and after that beside none at all; each such pair gives one share, and the
-median of all counts, in a shuffled order, so that a machine that is slow for a while spoils a few pairs and not the answer. What the loop's
-thread itself spends in calls of the cache is left out. Beside it: processor time of all other threads.
+The loop holds the interpreter's lock and does nothing else. It runs beside the threads of one cache, which
+is opened for that and closed again, and right before and after that beside none at all; each such pair
+gives one share, and the median of all counts, in a shuffled order, so that a machine that is slow for a
+while spoils a few pairs and not the answer. What the loop's thread itself spends in calls of the cache is
+left out. Beside it: processor time of all other threads.
 
 | beside | |
 |---|---|
@@ -12,7 +13,7 @@ thread itself spends in calls of the cache is left out. Beside it: processor tim
 | idle, polled | the same, `poll` every 1,000 turns, as an engine's steps do |
 | idle, Python's | 16 threads over a store written in Python, and the 16 that serve it |
 | busy | 16 storage threads that answer prefetches of a store that only takes time |
-| a stranger | no cache, and a process that computes and shares nothing with this one but the machine: what that alone costs |
+| a stranger | no cache, but a process that computes: what sharing the machine alone costs |
 
 For people: nothing is asserted.
 On error: exceptions of the cache.

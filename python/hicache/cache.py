@@ -21,6 +21,7 @@ from hicache.config import Host, Namespace, expect, number, seconds, settings, w
 from hicache.copies import GpuCopies
 from hicache.epochs import WithEpochs
 from hicache.errors import ArgumentError, HitError
+from hicache.events import WithEvents, most_events
 from hicache.explain import WithExplanations
 from hicache.histograms import WithHistograms
 from hicache.hit import Hit, Inserted
@@ -46,6 +47,7 @@ class HiCache(
     Attaching,
     WithParts,
     WithEpochs,
+    WithEvents,
     WithExplanations,
     WithHistograms,
     WithLifecycle,
@@ -71,8 +73,9 @@ class HiCache(
     the most there may be. `write`, `write_storage`, `host_copies`, `clean_reserve`: when pages are copied
     further down (docs/write-policies.md). `prefetch`: when a request stops to wait for storage
     (docs/prefetch-policies.md); `policy`: an object of yours that decides (docs/policies.md).
-    `load_threshold`: fewer tokens on the host are computed. Times are in seconds, thresholds in tokens, which
-    are rounded up to whole pages.
+    `load_threshold`: fewer tokens on the host are computed. `events`: keeps what comes to tiers and leaves
+    them for `take_events`, so many announcements of pages at most, True: the usual number (docs/events.md).
+    Times are in seconds, thresholds in tokens, which are rounded up to whole pages.
     """
 
     def __init__(
@@ -105,9 +108,10 @@ class HiCache(
         load_deadline: float = 30.0,
         io_threads: int = 4,
         write_queue: int = 256,
+        events: bool | int = False,
     ) -> None:
         self._load_deadline = number("load_deadline", load_deadline)
-        self._asked = asked(policy)
+        self._asked, kept = asked(policy), most_events(events)
         self._core = build.core(
             pools,
             page_size,
@@ -133,6 +137,8 @@ class HiCache(
             prefetch_threshold=whole_number("prefetch_threshold", prefetch_threshold, least=0),
             load_threshold=whole_number("load_threshold", load_threshold, least=0),
         )
+        if kept > 0:
+            self._core.keep_events(kept)
         if self._asked is not None:
             self._asked.begin(self._core, write, write_storage)
         self.page_size = int(page_size)

@@ -199,6 +199,22 @@ def test_cargo_builds_the_core_alone_by_default() -> None:
     assert "extension-module" not in features
 
 
+def counts_processors(text: str) -> bool:
+    """Whether it asks how many there are; names in texts count, too."""
+    return (
+        re.search(r"\bcpu_count\b|\bavailable_parallelism\b|\bnum_cpus\b|_SC_NPROCESSORS", text) is not None
+    )
+
+
+def test_processors_are_counted_in_one_place() -> None:
+    """Where what the process may use is asked for, not what the machine has: its control groups may allow
+    less."""
+    files = [file for file in sources("rust", "python") if counts_processors(file.read_text())]
+    assert [relative(file) for file in files] == ["rust/hicache-core/src/processors.rs"]
+    assert counts_processors("threads = os.cpu_count() or 1")
+    assert not counts_processors("processors::allowed()")
+
+
 def test_files_are_short() -> None:
     files = sources(*SOURCES)
     assert files

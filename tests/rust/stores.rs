@@ -84,6 +84,39 @@ fn a_store_goes_and_comes_back() {
     rig.drained();
 }
 
+/// What is in memory, and was in the store that went, is not believed to be in the one that comes: it gets all of it, asked
+/// for at once or when its path comes again.
+#[test]
+fn another_store_gets_what_the_first_one_had() {
+    for asked in [true, false] {
+        let [store, other] = [(); 2].map(|()| Arc::new(FaultStore::default()));
+        let mut rig = Rig::new(Shape::default(), Some(&store));
+        rig.serve(&TOKENS);
+        rig.settle();
+        assert_eq!(detach(&mut rig), LeftBehind::default());
+        attach(&mut rig, &other);
+        assert_eq!(rig.cache.unwritten(), [0, 6], "none of it is there");
+        if asked {
+            rig.cache.write_out().unwrap();
+        } else {
+            rig.serve(&TOKENS);
+        }
+        rig.settle();
+        assert_eq!((store.len(), other.len()), (6, 6), "{asked}");
+        assert_eq!(rig.cache.unwritten(), [0, 0]);
+        assert!(chain(&rig, &TOKENS).iter().all(|digest| other.page(digest) == store.page(digest)));
+        // A fresh cache over that one finds it.
+        let mut fresh = Rig::new(Shape::default(), Some(&other));
+        let hit = fresh.fetch(&TOKENS);
+        assert_eq!(fresh.load(hit).device, 6);
+        fresh.settle();
+        fresh.verify(hit, &TOKENS);
+        fresh.cache.release(hit, 0).unwrap();
+        fresh.drained();
+        rig.drained();
+    }
+}
+
 /// Gone from every state of a prefetch: the wait is over at once and explained, and what the old store still
 /// holds comes back when it answers, though another one is attached by then.
 #[test]

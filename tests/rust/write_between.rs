@@ -6,7 +6,7 @@ mod common;
 
 use common::rig::{Rig, Shape};
 use common::store::{Fault, FaultStore, Verb};
-use common::writing::{WRITES, path, rig, stored, writing};
+use common::writing::{path, rig, stored, writing};
 use hicache_core::identity::Fingerprint;
 use hicache_core::ids::{HitId, Tier};
 use hicache_core::policy::{Write, Writing};

@@ -60,7 +60,8 @@ class Served:
 
 
 def _described(served: Served) -> str:
-    """What the store says that it is. One that can't say it is none, and is closed if nobody else does that."""
+    """What the store says that it is. One that can't say it is none, and is closed if nobody else does
+    that."""
     store = served.store
     try:
         said = store.describe()

@@ -70,12 +70,24 @@ pub(crate) struct Batch {
     pub cleared: u64,
     /// Its store was detached.
     pub left: bool,
+    /// Of writes: storage was forgotten since they were asked for.
+    pub forgotten: bool,
     pub what: What,
 }
 
 impl Batch {
     pub const fn new(id: u64, deadline: f64, what: What) -> Self {
-        Self { id, deadline, outcomes: None, time: None, failed: Vec::new(), cleared: 0, left: false, what }
+        Self {
+            id,
+            deadline,
+            outcomes: None,
+            time: None,
+            failed: Vec::new(),
+            cleared: 0,
+            left: false,
+            forgotten: false,
+            what,
+        }
     }
 }
 
@@ -164,6 +176,11 @@ impl Flights {
         self.strays.iter_mut().for_each(|batch| batch.left = true);
     }
 
+    /// What is being written is of a storage that doesn't count any more.
+    pub fn forget_writes(&mut self) {
+        self.stores.iter_mut().chain(&mut self.strays).for_each(|batch| batch.forgotten = true);
+    }
+
     /// Batches of storage work that nobody waits for: those that haven't landed, and pages of writes that were cancelled.
     pub fn left(&self) -> (usize, usize) {
         let inside = self.strays.iter().filter(|batch| batch.outcomes.is_none()).count();
@@ -228,7 +245,7 @@ impl Flights {
         here.map(|(.., written)| written.iter().filter(|page| page.slot.space == space).count()).sum()
     }
 
-    fn writes(&self) -> impl Iterator<Item = (&Batch, &[PinId], &[Written])> {
+    pub fn writes(&self) -> impl Iterator<Item = (&Batch, &[PinId], &[Written])> {
         self.stores.iter().chain(&self.strays).filter_map(|batch| match &batch.what {
             What::Store { holds, written } => Some((batch, holds.as_slice(), written.as_slice())),
             _ => None,

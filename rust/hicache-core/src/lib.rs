@@ -16,6 +16,7 @@
 //! | names of pages: digests, namespaces; who may read them | `hash`, `identity` |
 //! | host memory that outlives the process | `restart/` |
 //! | why a request got what it got | `explain` |
+//! | what came to a tier and what left it, for routers | `events` |
 //! | counters; how long work took and what requests got | `stats`, `histogram`, `measured` |
 //! | readers on other threads | `reader/` |
 //! | what looks at every token: comparisons, the chain's SHA-256 | `lanes`, `sha` |
@@ -34,6 +35,7 @@ pub mod config;
 mod doubts;
 pub mod entry;
 pub mod error;
+pub mod events;
 pub mod executor;
 pub mod explain;
 mod flights;

@@ -12,7 +12,8 @@
 //! | `load` | waiting for layers, without the cache and without the GIL |
 //! | `cuda` | whether there is a GPU; its copies, for tests |
 //! | `slots` | slots on their way to Python, without a copy |
-//! | `stats` | counters as a dictionary |
+//! | `stats` | counters as a dictionary, and histograms |
+//! | `events` | what came to a tier and what left it |
 //! | `place` | where a released hit ended |
 //! | `process` | on which side of a fork we are |
 //! | `opened`, `buffers` | any store, over buffers |
@@ -28,6 +29,7 @@ mod cache;
 mod cuda;
 mod epoch;
 mod errors;
+mod events;
 mod explain;
 mod fetching;
 mod hit;

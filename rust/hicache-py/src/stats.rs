@@ -81,6 +81,7 @@ pub fn to_dict<'py>(py: Python<'py>, core: &HiCache) -> PyResult<Bound<'py, PyDi
     for (name, now) in gauges {
         dict.set_item(name, now)?;
     }
+    dict.set_item("lost_event_pages", core.tree().lost_events())?;
     let Leftovers { found, now, claimed, adopted, given_up, corrupt } = core.leftovers();
     let leftovers = [
         ("leftovers_found", found),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from test_metrics import read
 
 from hicache import HiCache, Host, metrics
 from hicache.policy import Loading
+from hicache.storage import Outcome, Page
 from hicache.testing.doubles import Double
 from hicache.testing.memory import MemoryStore
 
@@ -147,8 +149,8 @@ def test_what_finds_no_room_is_missed() -> None:
 
 
 def test_who_waits_for_what_another_reads_has_missed_nothing() -> None:
-    """Two requests for the same pages, at once: each is served all of them, each is counted once, and the store has
-    answered no read with a miss."""
+    """Two requests for the same pages, at once: each is served all of them, each is counted once, and the
+    store has answered no read with a miss."""
     inner = MemoryStore()
     run(writer := make(2, store=Lasting(inner)))
     writer.cache.close()
@@ -173,6 +175,30 @@ def test_who_waits_for_what_another_reads_has_missed_nothing() -> None:
 def run(engine: Engine) -> None:
     engine.finish(engine.run(SIXTEEN))
     assert engine.cache.drain(10)
+
+
+class Declining(MemoryStore):
+    """Has no room for anything."""
+
+    def put(
+        self, identity: bytes, keys: Sequence[bytes], parents: Sequence[bytes | None], pages: Sequence[Page]
+    ) -> Sequence[Outcome]:
+        return [Outcome.DECLINED] * len(keys)
+
+
+def test_what_a_store_is_asked_and_does_not_take_is_counted(tmp_path: Path) -> None:
+    engine = scattered(tmp_path)
+    before = engine.cache.stats()
+    arrive(engine, SIXTEEN).hit.release()
+    now = engine.cache.stats()
+    assert now["prefetch_asked_pages"] - before["prefetch_asked_pages"] == 2, "what no other tier has"
+    assert now["prefetched_pages"] - before["prefetched_pages"] == 1, "what was there of it"
+    full = make(2, store=Declining())
+    run(full)
+    stats = full.cache.stats()
+    assert (stats["store_declined_pages"], stats["stored_pages"], stats["store_failed_pages"]) == (8, 0, 0)
+    assert stats["inserted_pages"] == stats["backed_up_pages"] == stats["hashed_pages"] == 8
+    full.cache.close()
 
 
 def test_a_request_that_is_looked_at_often_counts_once() -> None:

@@ -113,8 +113,9 @@ def test_what_is_stored_comes_back_and_plain_keys_do_not_find_it(tmp_path: Path)
 
 
 def test_no_plain_key_is_a_pair(tmp_path: Path) -> None:
-    """A page of P pairs is hashed as 2·P words: a page of so many plain tokens that are the same words is another one, in
-    the same store and of pages of the same size in bytes; and pairs of other pages' sizes are others, too."""
+    """A page of P pairs is hashed as 2·P words: a page of so many plain tokens that are the same words is
+    another one, in the same store and of pages of the same size in bytes; and pairs of other pages' sizes
+    are others, too."""
     pairs = [5, 6, 7, 8, 9]
     words = [word for pair in itertools.pairwise(pairs) for word in pair]
     with cache_of(2, tmp_path) as cache:
@@ -139,10 +140,20 @@ def test_no_plain_key_is_a_pair(tmp_path: Path) -> None:
         assert serve(cache, pairs) == 4
 
 
+def test_an_identity_says_which_keys_it_has(tmp_path: Path) -> None:
+    """Not their digests alone tell pages of both kinds apart: they are of two identities."""
+    names = []
+    for keys in ("bigrams", "tokens", "bigrams"):
+        cache_of(2, tmp_path, keys).close()
+        names.append({entry.name for entry in (tmp_path / "identities").iterdir()})
+    assert len(names[1] - names[0]) == 1
+    assert names[2] == names[1]
+
+
 @pytest.mark.parametrize("count", range(2, 12))
 def test_what_is_kept_of_pairs_is_what_can_be_asked_for(tmp_path: Path, count: int) -> None:
-    """The same prompt finds as much as it stored, whatever its length is: no page is written that needs a token more than
-    whoever asks for it has."""
+    """The same prompt finds as much as it stored, whatever its length is: no page is written that needs a
+    token more than whoever asks for it has."""
     tokens = list(range(100, 100 + count))
     with cache_of(2, tmp_path) as cache:
         assert serve(cache, tokens) == 0

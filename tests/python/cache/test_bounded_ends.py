@@ -1,5 +1,5 @@
-"""Every end is bounded and leaves nothing, whatever the store is doing: asked, read, written to, cleared or closed, each for
-ever. One call of it hangs, of which nobody waits for more than was said."""
+"""Every end is bounded and leaves nothing, whatever the store is doing: asked, read, written to, cleared or
+closed, each for ever. One call of it hangs, of which nobody waits for more than was said."""
 
 from __future__ import annotations
 
@@ -42,7 +42,8 @@ class Stuck(Faulty):
 
 
 def stuck(verb: str) -> tuple[Engine, Stuck, Hit]:
-    """A cache whose store hangs in this verb by now (closing: with the end), and a request that waits or runs."""
+    """A cache whose store hangs in this verb by now (closing: with the end), and a request that waits or
+    runs."""
     inner = MemoryStore()
 
     class Lasting(Double):

@@ -1,11 +1,11 @@
-"""Threads of a cache that have nothing to do sleep: they are never woken, so that they take neither a processor nor the
-interpreter's lock from the engine. Counted, not timed: the kernel says how often each thread got a processor."""
+"""Threads of a cache that have nothing to do sleep: they are never woken, so that they take neither a
+processor nor the interpreter's lock from the engine. Counted, not timed: the kernel says how often each
+thread got a processor."""
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -59,8 +59,8 @@ def rest(engine: Engine) -> None:
 
 
 @pytest.fixture
-def stores(tmp_path: Path) -> Iterator[dict[str, Any]]:
-    yield {
+def stores(tmp_path: Path) -> dict[str, Any]:
+    return {
         "none": None,
         "sim": "sim://",
         "memory": "memory://?size=1MiB",

@@ -1,4 +1,5 @@
-"""Numbers of threads follow from the processors that the process may use, not from those that the machine has."""
+"""Numbers of threads follow from the processors that the process may use, not from those that the machine
+has."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""Every setting reaches what it is for, as it was given: through the constructor and as text, with every store, and at its
-very edge. A value that is taken and not used, or used as something else, would be worse than one that is refused."""
+"""Every setting reaches what it is for, as it was given: through the constructor and as text, with every
+store, and at its very edge. A value that is taken and not used, or used as something else, would be worse
+than one that is refused."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fake_engine import Device, Engine, make
+from fake_engine import Device, Engine
 
 from hicache import HiCache, ModelIdentity
 from hicache.storage import served
@@ -22,7 +23,8 @@ from hicache.testing.memory import MemoryStore
 
 EIGHT = list(range(8))
 MODEL = ModelIdentity(model="stamps", dtype="torch.float16")
-#: As most of these tests need it: nothing is too little to fetch or to load, and the host has what the device has.
+#: As most of these tests need it: nothing is too little to fetch or to load, and the host has what the
+#: device has.
 USUAL: dict[str, Any] = {
     "host": {"tokens": 64},
     "prefetch": "wait_complete",
@@ -101,7 +103,8 @@ def reserve(share: float) -> int:
 
 
 def gives_way(host_copies: str) -> int:
-    """Tokens of a second prompt that a host has which has room for the first one alone; the device has both."""
+    """Tokens of a second prompt that a host has which has room for the first one alone; the device has
+    both."""
     engine = configured(host={"tokens": 8}, host_copies=host_copies)
     for first in (0, 100):
         compute(engine, range(first, first + 8))
@@ -239,76 +242,12 @@ def test_settings_do_what_they_say(look: Callable[[], object], expected: object)
     assert look() == expected
 
 
-@pytest.mark.parametrize("page_size", [1, 2, 3, 4])
-@pytest.mark.parametrize("threshold", [0, 1, 2, 3, 4, 5, 7, 8, 9])
-def test_thresholds_are_what_was_said_rounded_up_to_pages(page_size: int, threshold: int) -> None:
-    """No floor of anybody's stands above them: as many tokens as that, in whole pages, are fetched and loaded; a page less
-    isn't."""
-    need = -(-threshold // page_size)
-    for pages in {max(1, need - 1), max(1, need)}:
-        tokens = list(range(pages * page_size))
-        engine = make(page_size, 32, 32, store=Lasting(MemoryStore()), load_threshold=threshold)
-        engine.finish(engine.run(tokens))
-        assert engine.cache.drain(10)
-        engine.cache.evict(99)
-        request = engine.match(tokens)
-        engine.load(request)
-        assert request.hit.length == (len(tokens) if pages >= need else 0)
-        engine.finish(request)
-        engine.cache.close()
-        inner = MemoryStore()
-        for fetches in (False, True):
-            engine = make(page_size, 32, 32, store=Lasting(inner), prefetch_threshold=threshold)
-            request = engine.match(tokens)
-            assert engine.cache.prefetch(request.hit) == (pages >= need)
-            assert engine.cache.drain(10)
-            expected = len(tokens) if fetches and pages >= need else 0
-            assert request.hit.host_length == expected
-            engine.load(request)
-            assert engine.compute(request)
-            engine.finish(request)
-            engine.cache.close()
-
-
-STORES: dict[str, Any] = {
-    "none": lambda _: None,
-    "file": lambda place: f"file://{place}/files",
-    "limited": lambda place: f"file://{place}/limited?size=1MiB&free=0",
-    "slab": lambda place: f"slab://{place}/slab?size=64MiB&extent=1MiB&free=0",
-    "memory": lambda _: "memory://?size=1MiB",
-    "sim": lambda _: "sim://",
-    "shm": lambda _: "shm://",
-    "null": lambda _: "null://",
-    "sglang": lambda place: f"file://{place}/theirs?names=sglang&layout=page_first&model=m&write=yes",
-    "python": lambda _: MemoryStore(),
-}
-
-
-@pytest.mark.parametrize("layout", ["page_unified", "page_first", "layer_first"])
-def test_no_store_changes_what_was_set(tmp_path: Path, layout: str) -> None:
-    """The bytes of the host tier, how many threads copy and how a load arrives: the same with every store and without."""
-    seen = {}
-    for kind, url in STORES.items():
-        before = threads("hicache-in")
-        settings = {"tokens": 64, "layout": layout, "shared": True, "copy_threads": 2, "arrival": "layers"}
-        engine = configured(url(tmp_path), host=settings)
-        served_twice(engine, 1)
-        _, size, descriptor = engine.cache.host_memory()["kv"]
-        assert descriptor is not None
-        with open(f"/proc/self/fd/{descriptor}", "rb") as memory:
-            seen[kind] = (memory.read(size), threads("hicache-in") - before)
-        engine.cache.close()
-        del engine
-    assert {len(set(seen[kind][0])) > 8 for kind in seen} == {True}, "pages are in it"
-    assert set(seen.values()) == {seen["none"]}
-
-
 def test_every_setting_is_looked_at_somewhere() -> None:
     """A setting that is new here must be refused by name and shown to reach its place, too."""
     shown = {name.split(":")[0] for name in REACHES} | {"shared", "not shared"}
     elsewhere = {
         *("pools", "page_size", "host", "storage", "identity"),  # any test
-        *("load_threshold", "prefetch_threshold"),  # above
+        *("load_threshold", "prefetch_threshold"),  # test_as_set.py
         *(
             "prefetch",
             "load_deadline",

@@ -1,5 +1,5 @@
-"""Every setting that there is refuses what it can't mean, by its own name, before anything is made: no thread, no file, no
-memory. Through the constructor, and from a file of settings."""
+"""Every setting that there is refuses what it can't mean, by its own name, before anything is made: no
+thread, no file, no memory. Through the constructor, and from a file of settings."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 import torch
 from fake_engine import Device
 
-from hicache import ArgumentError, GpuCopies, HiCache, Host, ModelIdentity
+from hicache import ArgumentError, GpuCopies, HiCache, Host, ModelIdentity, pools
 
 MODEL = ModelIdentity(model="m")
 
@@ -163,8 +163,6 @@ def test_a_store_s_directory_that_is_a_file(tmp_path: Path) -> None:
 
 def test_devices_that_are_not_there() -> None:
     """Memory that no copier here reaches is refused when the cache is made, not when something is copied."""
+    plane = torch.zeros(16, 2, 4, device="meta")
     with pytest.raises(ArgumentError, match=r"^kv\.k_buffers\[0\]: "):
-        from hicache import pools  # noqa: PLC0415
-
-        plane = torch.zeros(16, 2, 4, device="meta")
         build(pools=[pools.mha("kv", [plane], [plane])])

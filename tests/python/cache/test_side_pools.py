@@ -1,5 +1,5 @@
-"""Pools beside the KV, an index of sparse attention or a draft's: they go wherever their pages go, byte for byte, or the hit
-ends where one is missing."""
+"""Pools beside the KV, an index of sparse attention or a draft's: they go wherever their pages go, byte for
+byte, or the hit ends where one is missing."""
 
 from __future__ import annotations
 

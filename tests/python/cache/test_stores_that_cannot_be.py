@@ -1,5 +1,6 @@
-"""Stores that can't be had are refused when the cache is made, by name, with what is missing; and those that can get their
-options. Nothing of it is found out at the first use, and nothing of a refused one stays."""
+"""Stores that can't be had are refused when the cache is made, by name, with what is missing; and those
+that can get their options. Nothing of it is found out at the first use, and nothing of a refused one
+stays."""
 
 from __future__ import annotations
 
@@ -46,7 +47,7 @@ class NoDriver(MemoryStore):
 
 class NoModule(MemoryStore):
     def __init__(self) -> None:
-        import no_such_driver_of_a_store  # type: ignore[import-not-found]  # noqa: F401, PLC0415
+        import no_such_driver_of_a_store  # type: ignore[import-not-found]  # noqa: F401
 
 
 class OtherArguments(MemoryStore):

@@ -126,13 +126,14 @@ pub fn closes(seed: u64, shape: Shape) {
     assert!(began.elapsed() < Duration::from_secs(5));
     assert!(fate.storm.rig.cache.poll(None, 0.0).is_err());
     fate.storm.release_all();
-    let (memory, store) = (Arc::downgrade(&fate.storm.rig.memory), Arc::clone(&fate.storm.store));
+    let (memory, slab) = (Arc::downgrade(&fate.storm.rig.memory), fate.storm.rig.memory.slab());
+    let store = Arc::clone(&fate.storm.store);
     drop(fate);
     // What waits at the gate is inside a store that nobody waits for.
     store.plan(|_, _| Fault::None);
     while store.pass(0) {}
     let end = Instant::now() + Duration::from_secs(10);
-    while memory.upgrade().is_some() {
+    while memory.upgrade().is_some() || slab.upgrade().is_some() {
         assert!(Instant::now() < end, "something keeps the memory");
         std::thread::sleep(MOMENT);
         store.pass(0);

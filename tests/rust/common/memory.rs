@@ -8,7 +8,7 @@ use hicache_core::hash::Namespace;
 use hicache_core::host::{Layout, Slab};
 use hicache_core::ids::Slot;
 use hicache_core::transfer::{CopyJob, Direction};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 
 /// Both memories of a cache with one pool.
 pub struct Memory {
@@ -21,6 +21,11 @@ pub struct Memory {
 }
 
 impl Memory {
+    /// The host's, which the cache has, and whoever is left behind.
+    pub fn slab(&self) -> Weak<Slab> {
+        Arc::downgrade(&self.slab)
+    }
+
     pub fn new(config: &Config, host: &HostMemory) -> Self {
         let HostPool { layout, slab, .. } = &host.pools[0];
         let page = |bytes: usize| bytes * config.page_size.tokens();

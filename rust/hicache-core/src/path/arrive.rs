@@ -106,6 +106,10 @@ impl HiCache {
         self.stats.hashed_pages += done.hashed as u64;
         debug_assert!(done.known == 0, "pages after the host's last one are not on the host");
         self.host.place(&slots);
+        // Where host memory outlives the process they may have been left there, instead.
+        if self.executor.kept().is_none() {
+            self.tree.tell_found(done.place, on_host..done.place.depth);
+        }
         self.tree.store(done.place, on_host..done.place.depth);
         if self.parts.is_empty() {
             let start = if hit.stored.is_empty() { on_host } else { hit.stored.start };

@@ -13,6 +13,7 @@
 
 use crate::cache::HiCache;
 use crate::error::Result;
+use crate::events::Medium;
 use crate::explain::Reason;
 use crate::hash::Namespace;
 use crate::identity::Fingerprint;
@@ -31,6 +32,8 @@ impl HiCache {
         self.executor.identify(identity);
         self.config.identity = identity;
         let gone = self.begin_epoch(By::NewWeights, &Reason::NewWeights);
+        self.flights.forget_writes();
+        self.tree.tell_cleared(Medium::Storage);
         self.act();
         Ok(gone)
     }

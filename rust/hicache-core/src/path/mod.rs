@@ -12,8 +12,9 @@
 //! `graft` to `poll`, `parts` to `evict` and `allocate`; `shared` is for a unified buffer, `forward` for what the engine
 //! computes in it meanwhile, `leftovers` for host memory that outlives the process, and `rewind` for tokens that were
 //! inserted and taken back. `write`, `reserve` and `store` say when what is copied further down; `ask` takes what an engine's
-//! own policy decided. `warm` is a request without anybody behind it, `stores`, `clear` and `write_out` come from any state
-//! of all these. Where the host is staging, `straight` writes past it, and `staged` is what reads do.
+//! own policy decided. `events` is what routers are told. `warm` is a request without anybody behind it, `stores`, `clear`
+//! and `write_out` come from any state of all these. Where the host is staging, `straight` writes past it, and `staged` is
+//! what reads do.
 
 mod arrive;
 mod ask;
@@ -24,6 +25,7 @@ mod decide;
 mod decline;
 mod detach;
 mod epoch;
+mod events;
 mod evict;
 mod explain;
 mod fault;

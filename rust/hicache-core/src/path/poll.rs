@@ -85,7 +85,10 @@ impl HiCache {
     pub(super) fn apply(&mut self, batch: Batch) {
         let outcomes = batch.outcomes.unwrap_or_default();
         match batch.what {
-            What::Store { holds, written } => self.stored(holds, &written, &outcomes),
+            What::Store { holds, written } => {
+                self.tell_acknowledged(batch.forgotten, &holds, &written, &outcomes);
+                self.stored(holds, &written, &outcomes);
+            }
             What::Clear => self.note_cleared(batch.id, &outcomes, batch.cleared),
             What::Exists { hit, attempt, from } => {
                 if self.fetches(hit, attempt) {
@@ -144,7 +147,9 @@ impl HiCache {
     fn give_up(&mut self, batch: Batch) {
         match batch.what {
             What::Store { holds, written } => {
-                self.stored(holds, &written, &batch.outcomes.unwrap_or_default());
+                let outcomes = batch.outcomes.unwrap_or_default();
+                self.tell_acknowledged(batch.forgotten, &holds, &written, &outcomes);
+                self.stored(holds, &written, &outcomes);
             }
             What::Read { slots, .. } => {
                 self.read_in_vain(&batch.outcomes.unwrap_or_default());

@@ -58,6 +58,7 @@ impl HiCache {
     pub(crate) fn owe_everything(&mut self) {
         self.drop_landed();
         self.to_store = StoreQueue::default();
+        self.flights.forget_writes();
         // What is owed is what is wanted.
         self.tell_saving();
         self.tree.forget_stored();

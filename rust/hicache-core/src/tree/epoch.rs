@@ -32,6 +32,7 @@ impl Tree {
         self.roots.clear();
         self.plain_root = NIL;
         self.decisions.word(self.epoch);
+        Tier::ALL.into_iter().for_each(|tier| self.tell_cleared(tier.into()));
         for root in self.unused_roots() {
             self.drop_root_if_unused(root);
         }

@@ -20,6 +20,7 @@
 //! | `edit` | extend, split, remove |
 //! | `residency` | slots in another tier, and use |
 //! | `decisions` | a digest of what was decided |
+//! | `announce` | what came to a tier and what left it, for routers |
 //! | `gone` | what left for good, and why: to explain misses |
 //! | `late` | digests for pages that are older than the store |
 //! | `unsaved` | all that is wanted further down and isn't there |
@@ -33,6 +34,7 @@
 //! | `check` | the numbered invariants |
 
 mod ahead;
+mod announce;
 mod check;
 #[cfg(test)]
 mod check_tests;
@@ -70,6 +72,7 @@ pub use pin::{Hold, PinId};
 pub use saving::{Mark, Saving, Wanted};
 pub use walk::{Found, Place};
 
+use crate::events::Events;
 use crate::hash::Namespace;
 use crate::page::PageSize;
 use crate::policy::{Eviction, Lru};
@@ -110,6 +113,8 @@ pub struct Tree {
     gone: gone::Gone,
     /// Since the last time they were taken, once somebody reads.
     changes: Option<Vec<print::Change>>,
+    /// What routers are told, once somebody asks for it.
+    events: Option<Box<Events>>,
 }
 
 impl Tree {
@@ -149,6 +154,7 @@ impl Tree {
             decisions: decisions::Decisions::default(),
             gone: gone::Gone::default(),
             changes: None,
+            events: None,
         }
     }
 

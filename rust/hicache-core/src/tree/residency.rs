@@ -89,7 +89,9 @@ impl Tree {
         self.decisions.fold(Decision::Placed, reach, full(tier), slots);
         self.resident[tier as usize] += slots.len();
         #[expect(clippy::cast_possible_truncation, reason = "no more slots than pages")]
-        self.note(index, reach..reach + slots.len() as u32);
+        let pages = reach..reach + slots.len() as u32;
+        self.note(index, pages.clone());
+        self.came(index, tier, pages);
         if first {
             self.arena[parent].resident_children[tier as usize] += 1;
             self.no_leaf(parent, tier);

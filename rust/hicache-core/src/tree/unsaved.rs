@@ -5,6 +5,7 @@ use super::Tree;
 use super::marks::Marks;
 use super::saving::Wanted;
 use super::walk::Place;
+use crate::events::Medium;
 use crate::ids::{Slot, Tier};
 use foldhash::fast::FixedState;
 use hashbrown::HashSet;
@@ -41,6 +42,7 @@ impl Tree {
 
     /// What is stored isn't known of any page any more: storage is another one, or empty.
     pub fn forget_stored(&mut self) {
+        self.tell_cleared(Medium::Storage);
         for index in self.strands.parents_first() {
             self.strands.owe(index, false);
             let strand = &mut self.strands[index];
