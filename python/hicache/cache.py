@@ -37,11 +37,9 @@ from hicache.stored import WithStore
 from hicache.stream import Stream
 from hicache.tensors import Integers, Slots
 from hicache.waiting import WithWaiting
-from hicache.warming import Warming
+from hicache.warming import PLAIN, Warming
 
 __all__ = ["HiCache"]
-
-_PLAIN = Namespace()
 
 
 class HiCache(
@@ -187,7 +185,7 @@ class HiCache(
                 raise HitError("after: is not released yet")
             namespace = after.namespace if namespace is None else namespace
         expect("namespace", namespace, Namespace)
-        namespace = namespace or _PLAIN
+        namespace = namespace or PLAIN
         most = None if limit is None else whole_number("limit", limit, least=0)
         hit = self._core.match_prefix(
             tensors.integers("tokens", tokens),

@@ -11,7 +11,8 @@ from hicache import _hicache, tensors
 from hicache.config import Namespace, expect, flag
 from hicache.tensors import Integers
 
-_PLAIN = Namespace()
+#: That of requests which don't say any.
+PLAIN = Namespace()
 
 
 class Warm:
@@ -71,7 +72,7 @@ class Warming:
         `tokens`, `at`: as `match_prefix` has them. `device` is refused with `slots="engine"` and in a unified
         buffer, and needed with `host_mode="buffer_only"`."""
         expect("namespace", namespace, Namespace)
-        namespace = namespace or _PLAIN
+        namespace = namespace or PLAIN
         flag("device", device)
         number = self._core.warm(
             tensors.integers("tokens", tokens),

@@ -23,6 +23,8 @@ const PAGES: Shape = Shape {
     threshold: 0,
     load: 0,
     writing: common::rig::MIRRORED,
+    engine_owns_slots: false,
+    mode: hicache_core::HostMode::Cache,
 };
 
 fn seen(rig: &Rig, name: &str) -> Histogram {

@@ -180,6 +180,6 @@ def _verdict(settings: Settings, answers: list[Answer], broken: list[str]) -> No
     places = "every prefix came from the tier that it had to come from"
     console.print(
         f"[bold green]identical[/]: {count} answers to {questions} questions that were asked again; "
-        + (places if settings.planned else report.as_planned(answers)),
+        + (places if settings.planned else report.as_planned(settings, answers)),
         highlight=False,
     )

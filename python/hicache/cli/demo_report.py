@@ -115,10 +115,11 @@ def ways(settings: Settings) -> str:
     return f"writes: {settings.write}; waits for storage: {settings.prefetch}; the store {speed}{host}"
 
 
-def as_planned(answers: list[Answer]) -> str:
-    """How many prefixes came from where the plan has them, which other policies than its own may change."""
+def as_planned(settings: Settings, answers: list[Answer]) -> str:
+    """How many prefixes came from where the plan has them, which the chosen policies may change."""
     count = sum(answer.source == answer.expected for answer in answers)
-    return f"{count} of {len(answers)} prefixes came from where write_through and wait_complete have them"
+    found = f"with {settings.write} and {settings.prefetch} {count} of {len(answers)} prefixes"
+    return f"{found} came from where a cache that writes and awaits all has them"
 
 
 def answers_table(answers: list[Answer]) -> Table:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections import Counter
 from pathlib import Path
@@ -67,7 +68,12 @@ def test_who_never_waits_computes_what_a_slow_store_has(hicache: Call, tmp_path:
     # The tiers in memory are what they were.
     assert (found["device", "device"], found["host", "host"]) == (3, 4)
     assert "waits for storage: best_effort; the store throttled to 1 MB/s" in said
-    assert "prefixes came from where write_through and wait_complete have them" in said
+    line = re.search(
+        r"with write_through and best_effort (\d+) of (\d+) prefixes came from where a cache", said
+    )
+    assert line is not None
+    planned = sum(count for (expected, source), count in found.items() if expected == source)
+    assert [int(number) for number in line.groups()] == [planned, sum(found.values())]
     settings = document["settings"]
     assert (settings["prefetch"], settings["throttle"]) == ("best_effort", 1.0)
 
@@ -101,6 +107,7 @@ def test_what_is_not_written_is_computed(hicache: Call, tmp_path: Path, policy: 
     # Documents that were asked once are in no store.
     assert sources(document)["storage", "cold"] > 0
     assert f"writes: {policy};" in said
+    assert f"with {policy} and wait_complete " in said
 
 
 def test_the_benchmark_has_them_too(hicache: Call, tmp_path: Path) -> None:

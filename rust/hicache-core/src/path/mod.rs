@@ -44,6 +44,7 @@ mod poll;
 mod prefetch;
 mod raise;
 mod release;
+mod remembered;
 mod reserve;
 mod rewind;
 mod shared;

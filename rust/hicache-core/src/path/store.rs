@@ -13,17 +13,15 @@
 use crate::cache::HiCache;
 use crate::command::Command;
 use crate::flights::{Batch, ToStore, What, Written};
-use crate::ids::{Cursor, HostSlot};
+use crate::ids::HostSlot;
 use crate::path::gather::Rest;
 use crate::path::prefetch::BATCH_PAGES;
+use crate::path::remembered::Remembered;
 use crate::path::straight::LandedQueue;
 use crate::policy::Write;
 use crate::staging::Side;
 use crate::storage::Outcome;
 use crate::tree::{Hold, PinId, Place};
-use foldhash::fast::FixedState;
-use hashbrown::HashSet;
-use std::collections::VecDeque;
 
 /// Places that wait at most.
 const WAITING: usize = 4096;
@@ -32,9 +30,7 @@ const WAITING: usize = 4096;
 #[derive(Debug, Default)]
 pub(crate) struct StoreQueue {
     /// Ends of paths that are stored when there is room, and from where on.
-    places: VecDeque<(Cursor, Rest)>,
-    /// The same, to look one up.
-    known: HashSet<Cursor, FixedState>,
+    places: Remembered<Rest, WAITING>,
     /// The batch that is being filled.
     filling: Filling,
     /// Where the host is staging: what has been copied there.
@@ -76,24 +72,18 @@ impl HiCache {
 
     pub(super) fn note_rest(&mut self, end: Place, rest: Rest) {
         let note = self.tree.cursor(end);
-        if !self.to_store.known.insert(note) {
-            return;
-        }
-        if self.to_store.places.len() == WAITING {
+        if let Some(forgotten) = self.to_store.places.add(note, rest) {
             self.stats.stores_forgotten += 1;
-            if let Some((place, _)) = self.next_to_store() {
+            if let Some(place) = self.tree.resolve(forgotten) {
                 self.tree.owe(place);
             }
         }
-        self.to_store.places.push_back((note, rest));
     }
 
     /// The same before all others: it was their turn.
     pub(super) fn note_first(&mut self, end: Place) {
         let note = self.tree.cursor(end);
-        if self.to_store.known.insert(note) {
-            self.to_store.places.push_front((note, Rest::default()));
-        }
+        self.to_store.places.add_first(note, Rest::default());
     }
 
     /// A backup has landed: what came with it goes on, or waits.
@@ -131,8 +121,7 @@ impl HiCache {
 
     /// The place that waits longest, if it is still there.
     pub(super) fn next_to_store(&mut self) -> Option<(Place, Rest)> {
-        let (note, rest) = self.to_store.places.pop_front()?;
-        self.to_store.known.remove(&note);
+        let (note, rest) = self.to_store.places.next()?;
         Some((self.tree.resolve(note)?, rest))
     }
 

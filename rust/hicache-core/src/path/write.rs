@@ -8,6 +8,7 @@
 use crate::cache::HiCache;
 use crate::command::Command;
 use crate::ids::{Cursor, HitId, Slot, Tier};
+use crate::path::remembered::Remembered;
 use crate::policy::Write;
 use crate::transfer::SpacePages;
 use crate::tree::{Mark, Place};
@@ -33,7 +34,7 @@ pub(crate) struct ToWrite {
     pub left: Vec<usize>,
     pub further: Vec<usize>,
     /// Ends of paths that found no room on the host.
-    no_room: VecDeque<Cursor>,
+    no_room: Remembered<(), REMEMBERED>,
 }
 
 impl HiCache {
@@ -127,14 +128,7 @@ impl HiCache {
 
     /// Pages of a path found no room on the host.
     pub(crate) fn remember(&mut self, cursor: Cursor) {
-        if self.to_write.no_room.contains(&cursor) {
-            return;
-        }
-        if self.to_write.no_room.len() == REMEMBERED {
-            self.to_write.no_room.pop_front();
-            self.stats.backups_forgotten += 1;
-        }
-        self.to_write.no_room.push_back(cursor);
+        self.stats.backups_forgotten += u64::from(self.to_write.no_room.add(cursor, ()).is_some());
     }
 
     /// Tries again what found no room, as long as there may be some.
@@ -144,7 +138,7 @@ impl HiCache {
             if !room || !self.attached() {
                 return;
             }
-            let Some(cursor) = self.to_write.no_room.pop_front() else { return };
+            let Some((cursor, ())) = self.to_write.no_room.next() else { return };
             if let Some(place) = self.tree.resolve(cursor) {
                 self.stats.backups_retried += 1;
                 self.back_up_again(place);
