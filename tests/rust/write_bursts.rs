@@ -59,7 +59,7 @@ impl Bursts {
 #[test]
 fn only_the_first_bursts_lose_pages() {
     // A reserve of 20 pages; and 100 more at most for bursts.
-    let mut lost = |pages| Bursts::new(0.05).lost(pages, 1000);
+    let lost = |pages| Bursts::new(0.05).lost(pages, 1000);
     assert_eq!(lost(10), [0, 0], "half of the reserve: the other half is on its way");
     for pages in [20, 50] {
         let [first, later] = lost(pages);

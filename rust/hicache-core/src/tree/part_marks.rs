@@ -144,21 +144,4 @@ impl Tree {
             at = self.arena[at].parent;
         }
     }
-
-    /// Slots of a component on the host that storage hasn't got, on the path to `end`, with their pages (counted from
-    /// 0): they are on their way there from now on.
-    pub fn take_owed(&mut self, component: usize, end: Place) -> Vec<(u32, Slot)> {
-        let mut owed = Vec::new();
-        for node in self.path(end) {
-            let n = &mut self.arena[node];
-            if n.end > end.depth || !std::mem::take(&mut n.parts[component].owed) {
-                continue;
-            }
-            let slots = &n.parts[component].slots[Tier::Host as usize];
-            let first = if slots.len() == 1 { n.end - 1 } else { n.start };
-            let there = (first..).zip(slots).filter(|(_, slot)| **slot != crate::ids::NO_SLOT);
-            owed.extend(there.map(|(page, &slot)| (page, slot)));
-        }
-        owed
-    }
 }
