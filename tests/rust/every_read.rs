@@ -1,5 +1,4 @@
-//! Every model and every rule of waiting: whatever becomes of a prefetch, its request gets what is right and no more, runs in
-//! time, and leaves nothing behind.
+//! Every model and every rule of waiting: whatever becomes of a prefetch, its request gets what is right, and leaves nothing.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that fails is loud")]
 
 mod common;
@@ -65,6 +64,7 @@ fn whatever_becomes_of_a_read_nothing_is_lost() {
                     if all { 6 } else { 0 },
                     "{fault:?} {verb:?} {nth} {shape:?}"
                 );
+                rig.settle();
                 assert_eq!(rig.reading(), 0);
                 rig.cache.release(hit, 0).unwrap();
                 store.plan(|_, _| Fault::None);
@@ -88,6 +88,7 @@ fn what_is_damaged_cuts_what_is_usable() {
                 store.spoil(key(&tokens, page, part), Outcome::Corrupt);
                 let mut rig = Mixed::over(&shape, Some(&store));
                 let hit = rig.fetch(&tokens);
+                rig.settle();
                 assert!(rig.view(hit).usable == 4 || rig.view(hit).usable as usize <= page);
                 assert_eq!((rig.reading(), rig.view(hit).waiting), (0, false));
                 let untouched = rig.cache.stats().corrupt_pages == 0;
@@ -218,17 +219,21 @@ fn what_never_comes_is_not_read_for_ever() {
             store
                 .plan(|verb, _| if verb == Verb::Get { Fault::Answer(Outcome::Failed) } else { Fault::None });
             let mut rig = over(&shape, rule, &store);
-            let mut gets = Vec::new();
-            for _ in 0..6 {
+            for attempt in 0..6 {
                 let before = store.calls(Verb::Get);
                 let hit = rig.fetch(&tokens);
                 assert_eq!(rig.cache.decide(hit, 1).unwrap(), Verdict::Compute, "{rule} {shape:?}");
                 assert_eq!(rig.load(hit).device, 0);
                 rig.cache.release(hit, 0).unwrap();
-                gets.push(store.calls(Verb::Get) - before);
+                rig.settle();
+                let gets = store.calls(Verb::Get) - before;
+                // Parts may be given up before they are read.
+                let most = 1 + usize::from(!shape.parts.is_empty());
+                assert!(
+                    if attempt < 2 { (1..=most).contains(&gets) } else { gets == 0 },
+                    "{gets}: {shape:?}"
+                );
             }
-            let each = if shape.parts.is_empty() { 1 } else { 2 };
-            assert_eq!(gets, [each, each, 0, 0, 0, 0], "{shape:?}");
             // Computed and stored anew, it is tried again.
             store.plan(|_, _| Fault::None);
             rig.ask(&tokens, 6);
