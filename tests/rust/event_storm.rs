@@ -28,22 +28,22 @@ fn who_applies_events_knows_what_is_where() {
                 if fails { Fault::Answer(Outcome::Failed) } else { Fault::None }
             });
         }
-        let mut storm = Told::new(seed, store.as_ref());
+        let mut engine = Told::new(seed, store.as_ref());
         for step in 0..300 {
-            if storm.step() {
-                storm.poll(None);
+            if engine.step() {
+                engine.poll(None);
             }
-            let events = storm.listen();
+            let events = engine.listen();
             coalesced += events
                 .iter()
                 .filter(|event| matches!(event, Event::Stored(stored) if stored.pages.len() > 1))
                 .count();
             if step % 50 == 49 {
-                storm.compare_from_scratch();
+                engine.begin_late();
             }
         }
-        stored += storm.rig.cache.stats().stored_pages;
-        told += storm.end().told;
+        stored += engine.rig.cache.stats().stored_pages;
+        told += engine.end().told;
     }
     assert!(told > 20_000 && stored > 500 && coalesced > 500, "{told} {stored} {coalesced}");
 }

@@ -199,7 +199,7 @@ impl Told {
     }
 
     /// A router that begins now knows what one does that was there all the time.
-    pub fn compare_from_scratch(&mut self) {
+    pub fn begin_late(&mut self) {
         let mut fresh = Router::default();
         fresh.apply(self.rig.cache.events_from_scratch(), self.size());
         assert_eq!(fresh.there[..2], self.router.there[..2]);

@@ -231,6 +231,7 @@ impl Tree {
         self.decisions.word(key_hash);
         self.decisions.fold(Decision::Left, start, full(tier), &out[before..]);
         self.note(index, keep..reach);
+        self.went(index, tier, keep..reach);
         let end = self.lived_to(index);
         self.pages_left(tier, index, keep..reach, end);
         let parts = self.cut_parts(index, tier, (keep - start) as usize, (end - start) as usize);

@@ -130,7 +130,6 @@ impl Tree {
     /// Pages, counted from the root, left an edge in a tier; those behind `end` live nowhere any more, but
     /// what is kept for them is still there.
     pub(super) fn pages_left(&mut self, tier: Tier, index: u32, pages: Range<u32>, end: u32) {
-        self.went(index, tier, pages.clone());
         let all = pages.start == self.arena[index].start;
         if all && let Some(deferred) = self.leaving.deferred(tier.into(), index) {
             deferred.remove(index);
