@@ -6,63 +6,10 @@ mod common;
 
 use common::mixed::{Gives, Mixed};
 use common::models::{STATE, Shape, WINDOW};
-use common::store::{Fault, FaultStore, Verb};
-use hicache_core::HostMode;
-use hicache_core::hash::{Digest, chain, of_part};
-use hicache_core::ids::{HitId, Tier};
-use hicache_core::page::{PageSize, Tokens};
-use hicache_core::policy::Writing;
-use hicache_core::pool::Needs;
+use common::staged_parts::{buffer, filled, fresh, key, loaded, nothing_left, pages, reads};
+use common::store::Fault;
+use hicache_core::ids::Tier;
 use hicache_core::storage::Outcome;
-use std::sync::Arc;
-
-const BOTH: [(Needs, u32, u32); 2] = [(WINDOW, 16, 8), (STATE, 8, 4)];
-
-fn pages(range: std::ops::Range<i32>) -> Vec<i32> {
-    range.flat_map(|page| [2 * page, 2 * page + 1]).collect()
-}
-
-/// The key of a page, or of what a part has of it.
-fn key(tokens: &[i32], page: usize, part: Option<&str>) -> Digest {
-    let digest = chain(None, Tokens::I32(tokens), PageSize::new(2).unwrap())[page];
-    part.map_or(digest, |part| of_part(&digest, part))
-}
-
-/// A store that a cache in the usual mode filled with these paths, in chunks of two pages.
-fn filled(paths: &[&[i32]]) -> Arc<FaultStore> {
-    let store = Arc::new(FaultStore::default());
-    let roomy = [(WINDOW, 32, 64), (STATE, 16, 32)];
-    let mut rig = Mixed::over(&Shape { device: 64, host: 128, ..Shape::of(&roomy) }, Some(&store));
-    paths.iter().for_each(|tokens| _ = rig.serve(tokens, 2));
-    rig.drained();
-    store
-}
-
-fn buffer(host: u32, parts: &[(Needs, u32, u32)]) -> Shape {
-    Shape { host, mode: HostMode::BufferOnly, writing: Writing::default(), ..Shape::of(parts) }
-}
-
-fn fresh(store: &Arc<FaultStore>, host: u32) -> Mixed {
-    Mixed::over(&buffer(host, &BOTH), Some(store))
-}
-
-fn reads(rig: &Mixed) -> usize {
-    rig.cache.staged()[1]
-}
-
-/// Loads a hit and compares every stamp; how many pages it has.
-fn loaded(rig: &mut Mixed, hit: HitId, tokens: &[i32]) -> u32 {
-    let view = rig.load(hit);
-    rig.land();
-    assert_eq!(rig.wrong(hit, tokens, true), None);
-    view.device
-}
-
-fn nothing_left(rig: &mut Mixed) {
-    assert_eq!(rig.cache.tree().resident(Tier::Host), 0);
-    rig.drained();
-    assert_eq!(rig.cache.staged(), [0, 0]);
-}
 
 /// Pages, the last window and the last state.
 #[test]
@@ -231,41 +178,6 @@ fn what_is_not_loaded_is_given_back() {
         rig.books();
         assert_eq!((rig.view(hit).device, reads(&rig)), (0, 0), "{device} {window} {budget:?} {most:?}");
         rig.cache.release(hit, 0).unwrap();
-        nothing_left(&mut rig);
-    }
-}
-
-/// However far it is when its request leaves, nothing stays.
-#[test]
-fn an_abort_leaves_nothing() {
-    let tokens = pages(0..8);
-    let store = filled(&[&tokens]);
-    for stage in 0..5 {
-        let mut rig = fresh(&store, 12);
-        let gated = [Some(Verb::Exists), Some(Verb::Get), None, None, None][stage];
-        store.plan(move |verb, _| if Some(verb) == gated { Fault::Gated } else { Fault::None });
-        let hit = rig.find(&tokens);
-        assert!(rig.cache.prefetch(hit).unwrap());
-        match stage {
-            0 => {}
-            1 => rig.until("the reads", |_| store.waiting() == 2),
-            _ => rig.until("all of it", |rig| !rig.view(hit).waiting),
-        }
-        if stage == 3 {
-            rig.cache.clear_memory().unwrap();
-            assert_eq!(reads(&rig), 0);
-        }
-        if stage == 4 {
-            rig.load(hit);
-        }
-        rig.cache.release(hit, 0).unwrap();
-        rig.books();
-        store.plan(|_, _| Fault::None);
-        while rig.cache.in_flight() > 0 {
-            store.pass(0);
-            rig.land();
-        }
-        assert_eq!(reads(&rig), 0, "{stage}");
         nothing_left(&mut rig);
     }
 }

@@ -32,6 +32,7 @@ pub mod squall;
 pub mod squall_end;
 pub mod stage;
 pub mod staged;
+pub mod staged_parts;
 pub mod staging;
 pub mod store;
 pub mod stored;
