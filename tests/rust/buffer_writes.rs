@@ -61,11 +61,11 @@ fn a_path_longer_than_the_pool_is_written_in_pieces() {
         let mut rig = rig(straight(Write::Through, 0.0), 512, host, &store);
         let tokens = path(1, pages);
         rig.serve(&tokens);
-        let begun = rig.cache.staged()[0];
+        let (begun, count) = (rig.cache.staged()[0], usize::try_from(pages).unwrap());
         assert_eq!(begun, (host - host.div_ceil(5)) as usize, "at once");
         rig.all_written();
-        assert_eq!(rig.stored_truly(&store, &tokens), pages as usize);
-        assert_eq!(store.puts(), (1, pages as usize), "each once");
+        assert_eq!(rig.stored_truly(&store, &tokens), count);
+        assert_eq!(store.puts(), (1, count), "each once");
         let firsts: Vec<_> = store.asked().iter().map(|(_, key, _)| *key).collect();
         let keys = hicache_core::hash::chain(
             None,
@@ -74,7 +74,8 @@ fn a_path_longer_than_the_pool_is_written_in_pieces() {
         );
         let places: Vec<_> = firsts.iter().map(|key| keys.iter().position(|other| other == key)).collect();
         assert!(places.is_sorted(), "parents first: {places:?}");
-        assert_eq!(rig.cache.stats().backup_no_room_pages as usize, pages as usize - begun, "counted once");
+        let no_room = usize::try_from(rig.cache.stats().backup_no_room_pages).unwrap();
+        assert_eq!(no_room, count - begun, "counted once");
         rig.all_back(&[]);
     }
 }
@@ -141,7 +142,7 @@ fn write_back_stores_what_is_about_to_leave() {
     assert_eq!(rig.cache.stats().dropped_unsaved_pages, 0, "{:?}", rig.cache.stats());
     // More at once than the reserve: lost, and counted.
     rig.evict(Tier::Device, usize::MAX);
-    let lost = rig.cache.stats().dropped_unsaved_pages as usize;
+    let lost = usize::try_from(rig.cache.stats().dropped_unsaved_pages).unwrap();
     let made = 12 + 12 + 7 * 4;
     assert!(lost > 0 && store.len() + lost == made, "{} stored and {lost} lost of {made}", store.len());
     rig.all_back(&[]);

@@ -136,7 +136,7 @@ from pathlib import Path
 import torch
 from hicache.engines.reference import Model, ModelConfig, random_weights
 sys.path.insert(0, sys.argv[1])
-from test_buffer_only import Stack
+from test_buffer_engine import Stack
 from conversations import Turn
 asked = json.load(sys.stdin)
 config = ModelConfig.tiny()
