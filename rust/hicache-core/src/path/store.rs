@@ -207,7 +207,13 @@ impl HiCache {
     }
 
     /// A batch was written, or wasn't.
-    pub(crate) fn stored(&mut self, holds: Vec<PinId>, written: &[Written], outcomes: &[Outcome]) {
+    pub(crate) fn stored(
+        &mut self,
+        holds: Vec<PinId>,
+        written: &[Written],
+        outcomes: &[Outcome],
+        forgotten: bool,
+    ) {
         for (page, outcome) in written.iter().zip(outcomes) {
             match outcome {
                 Outcome::Hit => self.stats.stored_pages += 1,
@@ -216,7 +222,8 @@ impl HiCache {
                 Outcome::Cancelled => self.stats.store_cancelled_pages += 1,
                 _ => self.stats.store_failed_pages += 1,
             }
-            if *outcome != Outcome::Hit {
+            // What a forgotten storage has not says nothing of what is believed since.
+            if *outcome != Outcome::Hit && !forgotten {
                 let place = self.tree.pinned(&holds[page.hold as usize]);
                 match page.slot {
                     HostSlot { space: 0, .. } => self.tree.unstore(place, page.page),
