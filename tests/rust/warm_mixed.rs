@@ -230,8 +230,7 @@ fn it_ends_in_any_state() {
                 let (mut rig, store) = stored(&Shape::of(kinds), &tokens);
                 let [asked, read] = [Verb::Exists, Verb::Get].map(|verb| store.calls(verb));
                 store.plan(move |verb, call| match (hangs, verb) {
-                    (1, Verb::Exists) => Fault::Hang,
-                    (2, Verb::Get) => Fault::Hang,
+                    (1, Verb::Exists) | (2, Verb::Get) => Fault::Hang,
                     (3, Verb::Get) if call > read + 1 => Fault::Hang,
                     _ => Fault::None,
                 });

@@ -87,7 +87,7 @@ impl HiCache {
         match batch.what {
             What::Store { holds, written } => {
                 self.tell_acknowledged(batch.forgotten, &holds, &written, &outcomes);
-                self.stored(holds, &written, &outcomes);
+                self.stored(holds, &written, &outcomes, batch.forgotten);
             }
             What::Clear => self.note_cleared(batch.id, &outcomes, batch.cleared),
             What::Exists { hit, attempt, from } => {
@@ -149,7 +149,7 @@ impl HiCache {
             What::Store { holds, written } => {
                 let outcomes = batch.outcomes.unwrap_or_default();
                 self.tell_acknowledged(batch.forgotten, &holds, &written, &outcomes);
-                self.stored(holds, &written, &outcomes);
+                self.stored(holds, &written, &outcomes, batch.forgotten);
             }
             What::Read { slots, .. } => {
                 self.read_in_vain(&batch.outcomes.unwrap_or_default());
