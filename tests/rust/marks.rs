@@ -23,7 +23,8 @@ fn marks_are_sets_of_pages() {
             for seed in seeds(8) {
                 let give_way = seed % 2 == 0;
                 let reserve = if seed % 3 == 0 { Vec::new() } else { vec![4, 4] };
-                let mut model = Marked::new(Saving { give_way, wanted: [host, storage], reserve }, seed);
+                let mut model =
+                    Marked::new(Saving { give_way, straight: false, wanted: [host, storage], reserve }, seed);
                 (0..200).for_each(|_| model.step());
                 model.end();
                 lost = [lost[0] + model.lost[0], lost[1] + model.lost[1]];

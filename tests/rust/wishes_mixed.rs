@@ -63,7 +63,7 @@ fn what_was_stored_is_exactly_its_prefix() {
                 let seed = seed + 1_000_000 * turn as u64;
                 let mut squall = Squall::over(&shape, &store, seed, faulty);
                 squall.made = std::mem::take(&mut made);
-                squall.late = seed % 3 > 0;
+                squall.late = !seed.is_multiple_of(3);
                 run(&mut squall, 250, &mut Seeded(seed + 77));
                 squall.readable(&shape);
                 made = std::mem::take(&mut squall.made);

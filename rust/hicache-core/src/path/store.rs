@@ -195,13 +195,9 @@ impl HiCache {
                 Outcome::Cancelled => self.stats.store_cancelled_pages += 1,
                 _ => self.stats.store_failed_pages += 1,
             }
-<<<<<<< HEAD
-            self.to_store.refused |= !matches!(outcome, Outcome::Hit | Outcome::Cancelled);
-            if *outcome != Outcome::Hit {
-=======
+            self.to_store.refused |= !forgotten && !matches!(outcome, Outcome::Hit | Outcome::Cancelled);
             // What a forgotten storage has not says nothing of what is believed since.
             if *outcome != Outcome::Hit && !forgotten {
->>>>>>> 2f32075d7320f3005df52d59c18527a72e26a9ce
                 let place = self.tree.pinned(&holds[page.hold as usize]);
                 match page.slot {
                     slot if self.stages() => self.not_stored(place, page.page, slot),
