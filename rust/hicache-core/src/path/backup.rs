@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::flights::{Copy, ToStore};
 use crate::ids::{HitId, HostSlot, Slot, Tier};
 use crate::policy::HostCopies;
-use crate::tree::{By, Hold, Missing, PinId, Place};
+use crate::tree::{By, Hold, Missing, PinId, Place, Spared};
 use std::ops::Range;
 
 /// Whose room a backup may take, and whether what finds none is counted.
@@ -14,10 +14,21 @@ use std::ops::Range;
 enum Room {
     /// Whatever may leave the host.
     First,
-    /// The same, once more.
+    /// The same, once more: but copies of what is on the device stay. Two paths that don't fit beside one another would make
+    /// each other's leave for ever; what has none when it leaves the device is the reserve's.
     Again,
     /// Nothing that is kept back for the device's next leaves.
     Spared,
+}
+
+impl Room {
+    const fn spared(self) -> Spared {
+        match self {
+            Self::First => Spared::Nothing,
+            Self::Again => Spared::Copies,
+            Self::Spared => Spared::Reserve,
+        }
+    }
 }
 
 impl HiCache {
@@ -82,7 +93,7 @@ impl HiCache {
         // The sources must not go while room is made; nor may the copies, which hang on them.
         let device = self.tree.pin(self.tree.ancestor(place, on_device), Hold::Device);
         let beside = self.hold_beside(&device, from, missing);
-        let room = if how == Room::Spared { self.spare_host_room(missing) } else { self.host_room(missing) };
+        let room = self.host_room_but(missing, how.spared());
         // What a reserve finds no room for is tried again at each poll.
         self.stats.backup_no_room_pages += if how == Room::First { (missing - room) as u64 } else { 0 };
         let slots = self.host.take(room).unwrap_or_default();
@@ -158,11 +169,7 @@ impl HiCache {
             let end = self.tree.ancestor(place, on_host.min(place.depth));
             let missing = self.tree.missing_up_to(part, Tier::Host, end, end.depth);
             let count = missing.pages.len();
-            let slots = if how == Room::Spared {
-                self.spare_part_room(part, count)
-            } else {
-                self.part_room(part, Tier::Host, count)
-            };
+            let slots = self.part_room_but(part, count, how.spared());
             if slots.is_none() {
                 whole = false;
                 self.parts[part].stats.backup_no_room += if how == Room::First { count as u64 } else { 0 };

@@ -87,23 +87,13 @@ impl HiCache {
         self.device.take(pages.min(self.device.free())).unwrap_or_default()
     }
 
-    /// Makes room for so many pages on the host; returns how many there is room for.
-    pub(crate) fn host_room(&mut self, pages: usize) -> usize {
-        self.make_room(Tier::Host, pages.saturating_sub(self.host.free()));
-        pages.min(self.host.free())
-    }
-
-    /// The same, of pages that no waiting request holds.
+    /// Makes room for so many pages on the host, of pages that no waiting request holds; returns how many there is room for.
     pub(crate) fn idle_host_room(&mut self, pages: usize) -> usize {
         self.host_room_but(pages, Spared::Waiting)
     }
 
-    /// The same without what is kept back for the device's next leaves, either.
-    pub(crate) fn spare_host_room(&mut self, pages: usize) -> usize {
-        self.host_room_but(pages, Spared::Reserve)
-    }
-
-    fn host_room_but(&mut self, pages: usize, spared: Spared) -> usize {
+    /// The same, without what is spared.
+    pub(crate) fn host_room_but(&mut self, pages: usize, spared: Spared) -> usize {
         let missing = pages.saturating_sub(self.host.free());
         if missing > 0 {
             let out = self.tree.evict_but(Tier::Host, missing, spared);

@@ -7,7 +7,7 @@ use crate::host::SlotPool;
 use crate::ids::{Slot, Tier};
 use crate::parts::{PartPools, PartStats};
 use crate::policy::Order;
-use crate::tree::{By, Evicted};
+use crate::tree::{By, Evicted, Spared};
 
 /// Slots that were taken together.
 #[derive(Debug, Default)]
@@ -177,11 +177,11 @@ impl HiCache {
         self.parts[part].pool_mut(tier).take(count)
     }
 
-    /// The same on the host, without what is kept back for the device's next leaves.
-    pub(crate) fn spare_part_room(&mut self, part: usize, count: usize) -> Option<Vec<Slot>> {
+    /// The same on the host, without what is spared.
+    pub(crate) fn part_room_but(&mut self, part: usize, count: usize, spared: Spared) -> Option<Vec<Slot>> {
         let lacking = self.lacking(part, Tier::Host, count)?;
         if lacking > 0 {
-            let out = self.tree.evict_spare_component(part, Tier::Host, lacking);
+            let out = self.tree.evict_component_but(part, Tier::Host, lacking, spared);
             self.left(Tier::Host, &out);
         }
         self.parts[part].host.take(count)

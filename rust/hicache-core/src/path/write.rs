@@ -134,7 +134,7 @@ impl HiCache {
     /// Tries again what found no room, as long as there may be some.
     pub(crate) fn try_again(&mut self) {
         for _ in 0..self.to_write.no_room.len().min(RETRIES) {
-            let room = self.host.free() > 0 || self.tree.can_evict(Tier::Host, 1);
+            let room = self.host.free() > 0 || self.tree.leaves_alone(Tier::Host);
             if !room || !self.attached() {
                 return;
             }

@@ -31,6 +31,9 @@ impl HiCache {
         if self.storage {
             for end in self.unsaved_ends(Tier::Host) {
                 if let Some(place) = self.tree.resolve(end) {
+                    if self.asking.writes {
+                        self.tree.mark(place, Mark::Soon);
+                    }
                     self.note_store(place);
                 }
             }

@@ -17,6 +17,8 @@ pub enum Spared {
     Waiting,
     /// Host copies of what leaves the device next.
     Reserve,
+    /// Host copies of what is on the device, whenever that leaves.
+    Copies,
 }
 
 /// What an eviction took.
@@ -49,7 +51,7 @@ impl Tree {
         let mut looked = self.saving.reserve(tier.into()) == 0 || pages >= self.resident(tier);
         while out.slots.len() < pages {
             let left = pages - out.slots.len();
-            if copies && self.give_way(SPARE, left, &mut out) {
+            if copies && spared < Spared::Copies && self.give_way(SPARE, left, &mut out) {
                 continue;
             }
             let next = self.leaving.next(tier);
@@ -71,6 +73,12 @@ impl Tree {
             self.evict_from(tier, victim.leaf, deferred, wanted, &mut out);
         }
         out
+    }
+
+    /// Whether something may leave a tier that is no copy of what is on the device, and that nobody waits for; it may turn out
+    /// to be held.
+    pub fn leaves_alone(&mut self, tier: Tier) -> bool {
+        self.leaving.next(tier).is_some_and(|(_, deferred)| !deferred)
     }
 
     /// What leaves soon and is saved.

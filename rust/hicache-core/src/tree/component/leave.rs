@@ -7,7 +7,7 @@ use crate::ids::{Slot, Tier};
 use crate::policy::Order;
 use crate::tree::Tree;
 use crate::tree::decisions::Decision;
-use crate::tree::evict::Evicted;
+use crate::tree::evict::{Evicted, Spared};
 use crate::tree::give_way::{RESERVE, SPARE};
 use crate::tree::walk::Place;
 
@@ -17,26 +17,31 @@ impl Tree {
     /// Inside the tree only the component's own state goes (a window's front first: it is the first that no
     /// match needs any more). At a leaf everything goes together: what is left could not be used.
     pub fn evict_component(&mut self, component: usize, tier: Tier, wanted: usize) -> Evicted {
-        self.evict_component_but(component, tier, wanted, false)
+        self.evict_component_but(component, tier, wanted, Spared::Nothing)
     }
 
-    /// The same without what is kept back for the device's next leaves.
-    pub fn evict_spare_component(&mut self, component: usize, tier: Tier, wanted: usize) -> Evicted {
-        self.evict_component_but(component, tier, wanted, true)
-    }
-
-    fn evict_component_but(&mut self, component: usize, tier: Tier, wanted: usize, spare: bool) -> Evicted {
+    /// The same without what is spared; what waiting requests hold softly is no part's.
+    pub fn evict_component_but(
+        &mut self,
+        component: usize,
+        tier: Tier,
+        wanted: usize,
+        spared: Spared,
+    ) -> Evicted {
         let mut out = self.nothing_evicted();
         let order = Order::of(component, tier);
         let copies = tier == Tier::Host && self.saving.give_way;
         let mut looked = self.saving.reserve(order) == 0 || wanted >= self.part_resident(component, tier);
         while out.parts[component].len() < wanted {
             let left = wanted - out.parts[component].len();
-            if copies && self.give_way_part(component, SPARE, left, &mut out) {
+            if copies && spared < Spared::Copies && self.give_way_part(component, SPARE, left, &mut out) {
                 continue;
             }
             let Some((victim, _)) = self.leaving.next(order) else {
-                if copies && !spare && self.give_way_part(component, RESERVE, left, &mut out) {
+                if copies
+                    && spared < Spared::Reserve
+                    && self.give_way_part(component, RESERVE, left, &mut out)
+                {
                     continue;
                 }
                 break;
