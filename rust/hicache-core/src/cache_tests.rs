@@ -10,6 +10,7 @@ use crate::ids::{HitId, Slot, Tier};
 use crate::page::{PageSize, Tokens};
 use crate::policy::StopOptions;
 use crate::pool::{Needs, Plane, PoolSpec, Rows, SlotsOf};
+use crate::staging::Side;
 use crate::transfer::cpu::CpuOptions;
 use crate::transfer::{Copier, CopyJob, Direction, GpuOptions, Progress, Relocate};
 use crate::tree::Hold;
@@ -124,6 +125,24 @@ fn c4_pins() {
     let _lost = cache.tree.pin(place, Hold::Device);
     objects(&cache, "C4");
     assert_eq!(cache.evict(Tier::Device, 9).unwrap(), [], "a lost receipt pins for ever");
+}
+
+#[test]
+fn c7_sides_of_staging() {
+    let staging = || made(Config { host_mode: HostMode::BufferOnly, ..config() });
+    // A slot that a hit has and no side took.
+    let (mut cache, hit) = staging();
+    let slots = cache.host.take(1).unwrap();
+    cache.hits.get_mut(&hit).unwrap().staged.slots = slots;
+    objects(&cache, "C7");
+    // As many as the share has; then two that nobody has.
+    let (mut cache, hit) = staging();
+    let slots = cache.stage(Side::Reads, 0, 8);
+    assert_eq!(slots.len(), 6);
+    cache.hits.get_mut(&hit).unwrap().staged.slots.clone_from(&slots);
+    cache.check().unwrap();
+    cache.hits.get_mut(&hit).unwrap().staged.slots.drain(..2);
+    objects(&cache, "C3");
 }
 
 /// The same in a unified buffer.
