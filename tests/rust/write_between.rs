@@ -185,3 +185,34 @@ fn a_prefetch_costs_what_is_not_stored_yet() {
         rig.drained();
     }
 }
+
+/// Two paths whose copies don't fit beside one another: what is tried again takes nothing from the other one, so that a
+/// cache that is only polled comes to rest; what has no copy gets one before it leaves the device.
+#[test]
+fn paths_that_do_not_fit_together_leave_each_other_alone() {
+    let writing = Writing { clean_reserve: 0.25, ..writing(Write::Through, Write::Through) };
+    let mut rig = rig(writing, 32, 8, None);
+    for number in 1..=2 {
+        rig.serve(&path(number, 12));
+        rig.until("the copies", |rig| rig.cache.copying() == 0);
+    }
+    (0..50).for_each(|_| rig.poll(0.0));
+    rig.idle();
+    let before = *rig.cache.stats();
+    for _ in 0..50 {
+        rig.poll(0.0);
+        assert_eq!(rig.cache.pending(), 0);
+    }
+    let after = *rig.cache.stats();
+    assert_eq!(
+        (after.backed_up_pages, after.backups_retried),
+        (before.backed_up_pages, before.backups_retried)
+    );
+    assert!(after.backed_up_pages <= 24, "{}", after.backed_up_pages);
+    // Room that comes is used.
+    rig.evict(Tier::Device, 12);
+    rig.evict(Tier::Host, usize::MAX);
+    rig.idle();
+    assert_eq!(rig.on(Tier::Host), 8);
+    rig.drained();
+}
