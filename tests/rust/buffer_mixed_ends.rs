@@ -83,7 +83,8 @@ fn everybody_ends() {
         };
         let all: u64 = all.iter().map(usable).sum();
         assert!(all > 0);
-        assert_eq!(served, 2 * all, "all that the store has");
+        // While others have room a boundary may be chosen that is half as far, and none that is less.
+        assert!((all..=2 * all).contains(&served), "{served} tokens of {all} pages of two");
         nothing_left(&mut rig);
     }
 }
