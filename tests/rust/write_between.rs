@@ -186,10 +186,10 @@ fn a_prefetch_costs_what_is_not_stored_yet() {
     }
 }
 
-/// Two paths whose copies don't fit beside one another: what is tried again takes nothing from the other one, so that a
+/// Two paths whose copies don't fit beside one another: what is tried again takes room from the other one once, so that a
 /// cache that is only polled comes to rest; what has no copy gets one before it leaves the device.
 #[test]
-fn paths_that_do_not_fit_together_leave_each_other_alone() {
+fn paths_that_do_not_fit_together_come_to_rest() {
     let writing = Writing { clean_reserve: 0.25, ..writing(Write::Through, Write::Through) };
     let mut rig = rig(writing, 32, 8, None);
     for number in 1..=2 {
@@ -208,7 +208,7 @@ fn paths_that_do_not_fit_together_leave_each_other_alone() {
         (after.backed_up_pages, after.backups_retried),
         (before.backed_up_pages, before.backups_retried)
     );
-    assert!(after.backed_up_pages <= 24, "{}", after.backed_up_pages);
+    assert!(after.backed_up_pages <= 2 * 2 * 12, "{}", after.backed_up_pages);
     // Room that comes is used.
     rig.evict(Tier::Device, 12);
     rig.evict(Tier::Host, usize::MAX);

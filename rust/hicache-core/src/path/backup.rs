@@ -14,9 +14,11 @@ use std::ops::Range;
 enum Room {
     /// Whatever may leave the host.
     First,
-    /// The same, once more: but copies of what is on the device stay. Two paths that don't fit beside one another would make
-    /// each other's leave for ever; what has none when it leaves the device is the reserve's.
+    /// The same, once more.
     Again,
+    /// No copies of what is on the device. Two paths that don't fit beside one another would make each other's leave for
+    /// ever; what has none when it leaves the device is the reserve's.
+    Alone,
     /// Nothing that is kept back for the device's next leaves.
     Spared,
 }
@@ -24,8 +26,8 @@ enum Room {
 impl Room {
     const fn spared(self) -> Spared {
         match self {
-            Self::First => Spared::Nothing,
-            Self::Again => Spared::Copies,
+            Self::First | Self::Again => Spared::Nothing,
+            Self::Alone => Spared::Copies,
             Self::Spared => Spared::Reserve,
         }
     }
@@ -58,16 +60,17 @@ impl HiCache {
         let end = self.tree.cursor(place);
         let (slots, lacking) = self.back_up(place, Room::First);
         if lacking {
-            self.remember(end);
+            self.remember(end, false);
         }
         slots
     }
 
-    /// The same of what found no room before, which was counted then.
-    pub(crate) fn back_up_again(&mut self, place: Place) {
+    /// The same of what found no room before, which was counted then. Others' copies leave for it once.
+    pub(crate) fn back_up_again(&mut self, place: Place, alone: bool) {
         let end = self.tree.cursor(place);
-        if self.back_up(place, Room::Again).1 {
-            self.remember(end);
+        let (slots, lacking) = self.back_up(place, if alone { Room::Alone } else { Room::Again });
+        if lacking {
+            self.remember(end, alone || slots > 0);
         }
     }
 

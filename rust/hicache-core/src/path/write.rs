@@ -33,8 +33,8 @@ pub(crate) struct ToWrite {
     /// By order, of the host: slots that left for room since the last poll, and how much further its reserve reaches for that.
     pub left: Vec<usize>,
     pub further: Vec<usize>,
-    /// Ends of paths that found no room on the host.
-    no_room: Remembered<(), REMEMBERED>,
+    /// Ends of paths that found no room on the host, and whether others' copies have left for them already.
+    no_room: Remembered<bool, REMEMBERED>,
 }
 
 impl HiCache {
@@ -127,21 +127,23 @@ impl HiCache {
     }
 
     /// Pages of a path found no room on the host.
-    pub(crate) fn remember(&mut self, cursor: Cursor) {
-        self.stats.backups_forgotten += u64::from(self.to_write.no_room.add(cursor, ()).is_some());
+    pub(crate) fn remember(&mut self, cursor: Cursor, alone: bool) {
+        self.stats.backups_forgotten += u64::from(self.to_write.no_room.add(cursor, alone).is_some());
     }
 
     /// Tries again what found no room, as long as there may be some.
     pub(crate) fn try_again(&mut self) {
         for _ in 0..self.to_write.no_room.len().min(RETRIES) {
-            let room = self.host.free() > 0 || self.tree.leaves_alone(Tier::Host);
-            if !room || !self.attached() {
+            let free = self.host.free() > 0;
+            if !(free || self.tree.can_evict(Tier::Host, 1)) || !self.attached() {
                 return;
             }
-            let Some((cursor, ())) = self.to_write.no_room.next() else { return };
-            if let Some(place) = self.tree.resolve(cursor) {
+            let Some((cursor, alone)) = self.to_write.no_room.next() else { return };
+            if alone && !free && !self.tree.leaves_alone(Tier::Host) {
+                self.remember(cursor, alone);
+            } else if let Some(place) = self.tree.resolve(cursor) {
                 self.stats.backups_retried += 1;
-                self.back_up_again(place);
+                self.back_up_again(place, alone);
             }
         }
     }
