@@ -90,9 +90,7 @@ class WithEvents:
         Walks over everything: not for every step."""
         return [self._event(*told) for told in self._core.events_from_scratch()]
 
-    def _event(
-        self, what: str, tier: str, pages: list[bytes], came: _tuples.Came | None, lost: int
-    ) -> Event:
+    def _event(self, what: str, tier: str, pages: list[bytes], came: _tuples.Came | None, lost: int) -> Event:
         if came is not None:
             namespace, extra_key, adapter, parent, tokens = came
             whose = namespace, extra_key, adapter
