@@ -137,8 +137,8 @@ class WithLifecycle:
         other than by `evict`, which answers itself. They are the engine's again, each is told once, and no
         copy touches them any more. Ask after `clear`, `reset` and `bump_epoch`, and in each step from then on
         (it costs next to nothing): what a request or a copy still holds then comes when it lets go, in
-        `release`, `rewind` or a `poll`; until it is told of, it isn't the engine's, and is refused where slots are
-        given. Works after `close`, too. `ArgumentError`: the cache owns the slots."""
+        `release`, `rewind` or a `poll`; until it is told of, it isn't the engine's, and is refused where
+        slots are given. Works after `close`, too. `ArgumentError`: the cache owns the slots."""
         return tensors.slots(self._core.returned_slots())
 
     def _clear_storage(self, timeout: float) -> int:
