@@ -52,7 +52,8 @@ class WithLifecycle:
     def attach_store(self, storage: Storage) -> None:
         """Gives a cache without a store one, as `HiCache(storage=...)` takes it; the cache closes it. Costs a
         walk over all that is cached, whose pages get their digests. What is computed from now on is stored,
-        below pages of before where it continues these; a page of before is stored when it is backed up anew.
+        below pages of before where it continues these; pages of before are stored when their path comes
+        again, or by `write_out`.
 
         `ArgumentError`: there is one already (detach it first); no host tier or identity; or the store can't
         be opened, and the cache goes on as it was: try again when it is up."""
@@ -108,7 +109,8 @@ class WithLifecycle:
 
         What running requests hold is theirs until they end, and found by nobody; waiting ones find nothing
         and compute; cursors are stale. Writes to storage that were asked for before lose, those inside of the
-        store too. Cleared alone, storage gets pages that are in memory when they are backed up anew.
+        store too. Cleared alone, storage gets pages that are in memory when their path comes again, or by
+        `write_out`.
 
         `StorageError`: the store failed; some pages may be left. `DeadlineError`: it didn't answer within
         `timeout` seconds; it goes on, and writes of before lose in any case. Memory, if named, is cleared
@@ -131,12 +133,12 @@ class WithLifecycle:
         return self._core.clear_memory()
 
     def returned_slots(self) -> torch.Tensor:
-        """With `slots="engine"`: device slots, int32, that left the cache since this was asked last, other
-        than by `evict`, which answers itself. They are the engine's again, each is told once, and no copy
-        touches them any more. Ask after `clear`, `reset` and `bump_epoch`, and in each step from then on (it
-        costs next to nothing): what a request or a copy still holds then comes when it lets go, in `release`,
-        `rewind` or a `poll`; until it is told of, it isn't the engine's, and is refused where slots are
-        given. Works after `close`, too. `ArgumentError`: the cache owns the slots."""
+        """With `slots="engine"`: device slots, int32 (slots,), that left the cache since this was asked last,
+        other than by `evict`, which answers itself. They are the engine's again, each is told once, and no
+        copy touches them any more. Ask after `clear`, `reset` and `bump_epoch`, and in each step from then on
+        (it costs next to nothing): what a request or a copy still holds then comes when it lets go, in
+        `release`, `rewind` or a `poll`; until it is told of, it isn't the engine's, and is refused where
+        slots are given. Works after `close`, too. `ArgumentError`: the cache owns the slots."""
         return tensors.slots(self._core.returned_slots())
 
     def _clear_storage(self, timeout: float) -> int:

@@ -4,16 +4,18 @@
 
 mod common;
 
-use common::models::shapes;
+use common::models::{Shape, shapes};
 use common::router::Router;
 use common::squall::Squall;
+use common::staging::straight;
 use common::store::{Fault, FaultStore, Verb};
 use common::told::Told;
 use common::{mix, seeds};
-use hicache_core::Ready;
 use hicache_core::events::{Event, Medium};
 use hicache_core::ids::Tier;
+use hicache_core::policy::Write;
 use hicache_core::storage::Outcome;
+use hicache_core::{HostMode, Ready};
 use std::sync::Arc;
 
 #[test]
@@ -107,8 +109,11 @@ fn fewer(one: Ready, other: Ready) -> Ready {
 /// With windows and states pages come and go by more ways; what is told is that of the pages.
 #[test]
 fn hybrids_tell_of_their_pages() {
-    for shape in shapes() {
+    for usual in shapes() {
         for seed in seeds(12) {
+            let writing = straight(Write::Through, 0.3);
+            let buffer = Shape { writing, mode: HostMode::BufferOnly, ..usual.clone() };
+            let shape = if seed % 4 == 3 { buffer } else { usual.clone() };
             let store = Arc::new(FaultStore::default());
             let mut squall = Squall::over(&shape, &store, seed, [0, 5][(seed % 2) as usize]);
             squall.rig.cache.keep_events(1_000_000).unwrap();

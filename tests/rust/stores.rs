@@ -187,6 +187,27 @@ fn queued_writes_are_cancelled_and_not_believed() {
     rig.drained();
 }
 
+/// Who comes and goes between two polls counts only what it was to get itself.
+#[test]
+fn what_was_given_up_before_is_not_counted_again() {
+    let store = Arc::new(FaultStore::default());
+    store.plan(|verb, _| if verb == Verb::Put { Fault::Hang } else { Fault::None });
+    let mut rig = Rig::new(Shape { threads: 1, queue: 2, device: 64, ..Shape::default() }, Some(&store));
+    rig.serve(&[0, 1, 0, 2]);
+    rig.until("the first write", |_| store.calls(Verb::Put) == 1);
+    for first in 1..5 {
+        rig.serve(&[first, 1, first, 2]);
+        rig.poll(0.0);
+    }
+    assert_eq!(detach(&mut rig), LeftBehind { unwritten_pages: 8, inside: 1 });
+    let other = Arc::new(FaultStore::default());
+    attach(&mut rig, &other);
+    assert_eq!(detach(&mut rig), LeftBehind { unwritten_pages: 10, inside: 1 });
+    store.release();
+    rig.settle();
+    rig.drained();
+}
+
 /// A backup that is under way when the store goes is stored in the one that has come, or nowhere.
 #[test]
 fn a_backup_under_way_goes_to_the_store_that_is_there_when_it_lands() {

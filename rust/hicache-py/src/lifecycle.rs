@@ -52,7 +52,7 @@ impl Cache {
 
     /// Slots that are the engine's again.
     fn returned_slots(&mut self, py: Python<'_>) -> PyResult<Given> {
-        self.core.returned_slots().map(Given::new).or_raise(py)
+        self.core(py)?.returned_slots().map(Given::new).or_raise(py)
     }
 
     fn clear_storage(&mut self, py: Python<'_>) -> PyResult<u64> {

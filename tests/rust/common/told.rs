@@ -2,9 +2,9 @@
 
 use super::rig::{Rig, Shape, config};
 use super::router::Router;
+use super::staging::straight;
 use super::store::FaultStore;
 use super::{Seeded, writing};
-use hicache_core::Ready;
 use hicache_core::events::{Event, Medium};
 use hicache_core::hash::{Digest, Namespace, chain};
 use hicache_core::identity::Fingerprint;
@@ -12,6 +12,7 @@ use hicache_core::ids::{HitId, Tier};
 use hicache_core::page::{PageSize, Tokens};
 use hicache_core::storage::{Keys, Outcome, Store};
 use hicache_core::transfer::Direction;
+use hicache_core::{HostMode, Ready};
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -37,7 +38,11 @@ impl Told {
         let mut random = Seeded(seed);
         let (host, page) = ([6, 16, 40][random.below(3)], [1, 2][random.below(2)]);
         let writing = writing::either(seed);
-        let shape = Shape { page, device: 16, host, writing, queue: 3, deadline: 3.0, ..Shape::default() };
+        let usual = Shape { page, device: 16, host, writing, queue: 3, deadline: 3.0, ..Shape::default() };
+        // Every third one without a host tier: pages pass through it.
+        let writing = straight(writing.storage, writing.clean_reserve);
+        let shape =
+            if seed % 3 == 2 { Shape { writing, mode: HostMode::BufferOnly, ..usual } } else { usual };
         let mut rig = Rig::new(shape, store);
         rig.cache.keep_events(100_000).unwrap();
         let (identity, store) = (config(shape).identity, store.cloned());

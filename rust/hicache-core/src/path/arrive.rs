@@ -108,7 +108,7 @@ impl HiCache {
         self.host.place(&slots);
         // Where host memory outlives the process they may have been left there, instead.
         if self.executor.kept().is_none() {
-            self.tree.tell_found(done.place, on_host..done.place.depth);
+            self.tree.tell_stored(done.place, on_host..done.place.depth);
         }
         self.tree.store(done.place, on_host..done.place.depth);
         if self.parts.is_empty() {

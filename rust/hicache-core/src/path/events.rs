@@ -5,11 +5,8 @@ use crate::cache::HiCache;
 use crate::error::{Result, argument};
 use crate::events::Event;
 use crate::flights::Written;
-use crate::hash::Digest;
 use crate::storage::Outcome;
 use crate::tree::PinId;
-use foldhash::fast::FixedState;
-use hashbrown::HashSet;
 
 impl HiCache {
     /// Keeps what comes to tiers and leaves them for [`HiCache::take_events`], at most so many announcements of pages. Every
@@ -38,18 +35,7 @@ impl HiCache {
     /// What there is now: applied to nothing it gives what all events so far would have. Those that nobody has taken are dropped,
     /// as they are part of it. A walk over all pages.
     pub fn events_from_scratch(&mut self) -> Vec<Event> {
-        let mut coming: HashSet<Digest, FixedState> = HashSet::default();
-        if self.tree.tells_events() {
-            for (_, holds, written) in self.flights.writes() {
-                let pages = written.iter().filter(|page| page.slot.space == 0);
-                let digest = |page: &Written| {
-                    let place = self.tree.pinned(&holds[page.hold as usize]);
-                    self.tree.digests(place, page.page..page.page + 1)
-                };
-                coming.extend(pages.flat_map(digest));
-            }
-        }
-        self.tree.events_from_scratch(|page| coming.contains(page))
+        self.tree.events_from_scratch()
     }
 
     /// Pages that a store has taken, or had, as its outcomes say; of a storage that was forgotten since, nothing is told.

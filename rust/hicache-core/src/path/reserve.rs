@@ -82,8 +82,10 @@ impl HiCache {
                 let free = self.device_free(space);
                 for next in self.reserve(order(Tier::Device), free) {
                     if !next.saved && self.may_reserve(0) {
+                        let before = self.flights.backups.len();
                         let copied = self.save(next.end);
                         self.may_reserve(copied);
+                        self.note_ahead(before);
                     }
                 }
             }

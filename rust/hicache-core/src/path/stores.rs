@@ -64,6 +64,8 @@ impl HiCache {
         self.act();
         let source = if self.stages() { Tier::Device } else { Tier::Host };
         let waiting = self.tree.unsaved_pages(source) + self.before_their_batch();
+        // Of a store before this one: those pages are among what waits.
+        let earlier = self.flights.left().1;
         self.executor.dismiss(most);
         self.flights.leave_storage();
         self.doubts = Doubts::default();
@@ -77,7 +79,7 @@ impl HiCache {
             self.flights.land(done);
         }
         let (inside, cancelled) = self.flights.left();
-        Ok(LeftBehind { unwritten_pages: waiting + cancelled, inside })
+        Ok(LeftBehind { unwritten_pages: waiting + cancelled - earlier, inside })
     }
 
     /// Whether there is a store, besides memory that outlives the process.

@@ -160,12 +160,22 @@ impl HiCache {
         let all = || self.tree.saving().reserve.iter().sum();
         let budget = self.to_write.budget.get_or_insert_with(all);
         *budget = budget.saturating_sub(copied);
-        let more = *budget > 0;
-        if let Some(copy) = self.flights.backups.back().filter(|_| copied > 0) {
-            let slots = std::iter::once(copy.pages as usize).chain(copy.parts.iter().map(Vec::len));
-            self.to_write.ahead.push_back((copy.ticket, slots.collect()));
+        *budget > 0
+    }
+
+    /// A reserve has begun all copies but so many.
+    pub(crate) fn note_ahead(&mut self, before: usize) {
+        for copy in self.flights.backups.iter().skip(before) {
+            let staged = |space: usize| {
+                copy.writes.iter().filter(|(_, page)| usize::from(page.slot.space) == space).count()
+            };
+            let kept = |space: usize| {
+                space.checked_sub(1).map_or(copy.pages as usize, |part| copy.parts[part].len())
+            };
+            let of = |space| if copy.writes.is_empty() { kept(space) } else { staged(space) };
+            let slots = (0..=self.parts.len()).map(of).collect();
+            self.to_write.ahead.push_back((copy.ticket, slots));
         }
-        more
     }
 
     /// Slots of a space that reserves are copying: they don't leave before that is done, and are clean then.

@@ -10,7 +10,6 @@
 use super::Tree;
 use super::walk::Place;
 use crate::events::{Event, Events, Medium, Whose};
-use crate::hash::Digest;
 use crate::ids::Tier;
 use std::ops::Range;
 
@@ -67,22 +66,23 @@ impl Tree {
         self.events = Some(events);
     }
 
-    /// A store has acknowledged pages of the path to a place.
+    /// A store has acknowledged pages of the path to a place, or they were read from it: told once, as long as they live. What
+    /// left memory meanwhile is beyond the place, which has moved up: nobody knows it any more.
     pub fn tell_stored(&mut self, end: Place, pages: Range<u32>) {
-        if self.events.is_some() {
-            self.tell_come(Medium::Storage, end, pages);
-        }
-    }
-
-    /// The same, of those that weren't believed stored, nor on their way: the store had them.
-    pub fn tell_found(&mut self, end: Place, pages: Range<u32>) {
-        if self.events.is_none() {
+        let pages = pages.start..pages.end.min(end.depth);
+        if self.events.is_none() || pages.is_empty() || self.is_past(end) {
             return;
         }
-        for missing in self.unstored(self.ancestor(end, pages.end)) {
-            let pages = missing.start.max(pages.start)..missing.end.min(pages.end);
-            self.tell_stored(end, pages);
+        let (mut at, mut new) = (self.ancestor(end, pages.end), Vec::new());
+        while at.depth > pages.start {
+            let index = self.arena[at.node].strand;
+            let start = self.strands[index].start;
+            let (run, told) = (pages.start.max(start)..at.depth, self.strands.told.of_mut(index, start, 0));
+            new.extend(told.missing(run.clone()).into_iter().rev());
+            told.add(run);
+            at = self.before(index);
         }
+        new.into_iter().rev().for_each(|pages| self.tell_come(Medium::Storage, end, pages));
     }
 
     /// Nothing is in a medium any more, or nothing of it counts.
@@ -139,8 +139,8 @@ impl Tree {
     }
 
     /// Everything that is in memory now, as if it had just come, behind a clear of every medium; what nobody has taken yet is
-    /// part of it. Of storage: what is believed stored of pages in memory, but for those that are still `coming`.
-    pub fn events_from_scratch(&mut self, coming: impl Fn(&Digest) -> bool) -> Vec<Event> {
+    /// part of it. Of storage: what was told of pages in memory.
+    pub fn events_from_scratch(&mut self) -> Vec<Event> {
         let Some(mut kept) = self.events.take() else { return Vec::new() };
         kept.take();
         let mut all = Events::new(usize::MAX);
@@ -157,8 +157,7 @@ impl Tree {
                 }
             }
             for page in strand.start..strand.end() {
-                let stored = strand.stored.lacks(page..page + 1) == 0;
-                if stored && !coming(&strand.digests[(page - strand.start) as usize]) {
+                if self.strands.told.of(index, 0).is_some_and(|told| told.lacks(page..page + 1) == 0) {
                     self.tell_to(&mut all, Medium::Storage, end, page..page + 1);
                 }
             }

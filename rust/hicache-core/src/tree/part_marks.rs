@@ -1,4 +1,4 @@
-//! What storage has, or will have, of windows and states.
+//! What storage has, or will have, of windows and states; and which pages routers were told it has (`announce`).
 //!
 //! Where they are stored from the host, an edge says whether something of it there is owed. Where they are stored from the device
 //! (nothing stays on the host), it is known page by page, as long as the page lives. Knows strands by number; costs
@@ -16,11 +16,11 @@ use std::ops::Range;
 pub(super) struct PartMarks(Vec<Vec<Marks>>);
 
 impl PartMarks {
-    fn of(&self, strand: u32, component: usize) -> Option<&Marks> {
+    pub fn of(&self, strand: u32, component: usize) -> Option<&Marks> {
         self.0.get(strand as usize)?.get(component)
     }
 
-    fn of_mut(&mut self, strand: u32, start: u32, component: usize) -> &mut Marks {
+    pub fn of_mut(&mut self, strand: u32, start: u32, component: usize) -> &mut Marks {
         let at = strand as usize;
         if self.0.len() <= at {
             self.0.resize_with(at + 1, Vec::new);

@@ -198,6 +198,8 @@ pub(super) struct Strands {
     /// it is, as nobody wants more.
     marks: Vec<[u32; 2]>,
     pub parts: PartMarks,
+    /// Which pages routers were told storage has.
+    pub told: PartMarks,
     /// How many have something that was to be stored, and wasn't.
     owing: usize,
 }
@@ -217,6 +219,7 @@ impl Strands {
         self.entries[index] = Strand::new(NIL, 0, Tokens::EMPTY);
         self.free.push(index);
         self.parts.forget(index);
+        self.told.forget(index);
         if let Some(marks) = self.marks.get_mut(index as usize) {
             *marks = [0; 2];
         }
@@ -228,6 +231,7 @@ impl Strands {
             *marks = marks.map(|mark| mark.min(end));
         }
         self.parts.cut(index, end);
+        self.told.cut(index, end);
         self[index].cut(end, page_size)
     }
 

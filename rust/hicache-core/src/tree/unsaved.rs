@@ -50,6 +50,7 @@ impl Tree {
             self.strands.owe(index, true);
         }
         self.strands.parts.clear();
+        self.strands.told.clear();
         let nodes: Vec<u32> = self.arena.iter().map(|(index, _)| index).collect();
         for index in nodes {
             for part in &mut self.arena[index].parts {

@@ -154,11 +154,15 @@ impl HiCache {
         let hit = self.hits.get(&id).ok_or(crate::error::Error::Hit("was released"))?;
         let from = (place.depth - hit.rest_at) as usize * size;
         let key = hit.rest.view().range(from..from + slots.len() * size);
-        let digests = hit.keys.after(place.depth, self.tree.last_digest(place));
+        let (digests, forgotten) =
+            (hit.keys.after(place.depth, self.tree.last_digest(place)), hit.staged.forgotten);
         let done = self.tree.extend_from(place, place, key, Tier::Device, slots, digests);
         self.stats.hashed_pages += done.hashed as u64;
         debug_assert!(done.known == 0, "pages behind the device's last one are not on the device");
         self.device.place(slots);
+        if !forgotten {
+            self.tree.tell_stored(done.place, place.depth..done.place.depth);
+        }
         // Also what isn't believed stored, until it has landed: before, it can't be written.
         self.tree.store(done.place, place.depth..done.place.depth);
         Ok(done.place)
