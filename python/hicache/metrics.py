@@ -34,8 +34,8 @@ GAUGES = frozenset(
 )
 
 _LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
-#: What a histogram's own label is called.
-_BOUND = "le"
+#: Labels that lines have of their own: a histogram's bounds, parts, and caches where there are several.
+_OWN = frozenset(["le", "part", "cache"])
 
 
 def prometheus(*caches: HiCache, labels: Mapping[str, str] | None = None) -> str:
@@ -43,10 +43,11 @@ def prometheus(*caches: HiCache, labels: Mapping[str, str] | None = None) -> str
     format: `hicache_NAME` (`_total` for counters; `_bucket`, `_sum` and `_count` for histograms),
     `hicache_part_NAME{part=...}` and `hicache_storage_NAME`.
 
-    `labels`: of every line. More than one cache: each gets a label `cache`, its number in the call. Waits for
-    nobody, stores included."""
-    if _BOUND in (labels or {}):
-        raise ArgumentError(f"labels: {_BOUND!r} is what a histogram calls its bounds")
+    `labels`: of every line; not "le", "part" or "cache". More than one cache: each gets a label `cache`, its
+    number in the call. Waits for nobody, stores included. Call it on the engine's thread, as all of a cache:
+    other threads have `cache.reader().stats()`."""
+    if taken := sorted(_OWN & set(labels or {})):
+        raise ArgumentError(f"labels: {taken[0]!r} is what lines have of their own")
     families: dict[str, list[str]] = {}
     for number, cache in enumerate(caches):
         own = dict(labels or {})
@@ -79,7 +80,7 @@ def _histogram(name: str, seen: Histogram, labels: Mapping[str, str]) -> Iterabl
     """Each bucket has what is in those before it, too."""
     bounds = [f"{bound!r}" for bound in seen.bounds] + ["+Inf"]
     for bound, count in zip(bounds, accumulate(seen.counts), strict=True):
-        yield f"{name}_bucket{_labels({**labels, _BOUND: bound})} {count}\n"
+        yield f"{name}_bucket{_labels({**labels, 'le': bound})} {count}\n"
     yield f"{name}_sum{_labels(labels)} {seen.sum!r}\n"
     yield f"{name}_count{_labels(labels)} {seen.count}\n"
 

@@ -158,7 +158,7 @@ def test_two_caches_and_two_readers_in_one_process() -> None:
     assert read(metrics.prometheus(one.cache)) == read(metrics.prometheus(one.cache))
 
 
-@pytest.mark.parametrize("name", ["9", "a-b", "", "__x", "le"])
+@pytest.mark.parametrize("name", ["9", "a-b", "", "__x", "le", "part", "cache"])
 def test_labels_that_a_scraper_refuses(name: str) -> None:
     with pytest.raises(ArgumentError, match="labels"):
         metrics.prometheus(make(2).cache, labels={name: "x"})
