@@ -105,3 +105,24 @@ fn what_was_read_is_in_storage() {
     other.settle();
     other.all_back(&[hit]);
 }
+
+/// Storage is cleared while pages are copied, and their path comes again: each is written once, and told once.
+#[test]
+fn what_is_being_copied_goes_to_the_next_store_once() {
+    let store = Arc::new(FaultStore::default());
+    let mut rig = rig(straight(Write::Through, 0.0), 8, 16, &store);
+    rig.cache.keep_events(1000).unwrap();
+    rig.gate.shut(Direction::Out);
+    rig.serve(&path(1, 4));
+    rig.poll(0.0);
+    rig.cache.clear_storage().unwrap();
+    rig.serve(&path(1, 4));
+    assert_eq!(rig.cache.staged(), [4, 0]);
+    rig.gate.open(Direction::Out);
+    rig.all_written();
+    assert_eq!((rig.stored_truly(&store, &path(1, 4)), store.puts()), (4, (1, 4)));
+    let mut router = Router::default();
+    router.apply(rig.cache.take_events(), rig.cache.tree().page_size());
+    assert_eq!(router.of(Medium::Storage).len(), 4);
+    rig.all_back(&[]);
+}

@@ -211,3 +211,35 @@ fn another_store_gets_parts_too() {
     rig.drained();
     assert_eq!(reads_back(&other, &path(1, 6)), 6);
 }
+
+/// A batch is never answered and keeps window slots: nobody waits behind it, and other paths' pages are written.
+#[test]
+fn a_window_that_has_no_room_beside_what_is_late_is_not_waited_for() {
+    let store = Arc::new(FaultStore::default());
+    store.plan(|verb, call| if (verb, call) == (Verb::Put, 1) { Fault::Hang } else { Fault::None });
+    let shape = Shape {
+        host: 20,
+        deadline: 1.0,
+        mode: HostMode::BufferOnly,
+        writing: straight(Write::Through, 0.0),
+        ..Shape::of(&[(WINDOW, 24, 3)])
+    };
+    let mut rig = Mixed::over(&shape, Some(&store));
+    rig.serve(&path(1, 4), 4);
+    rig.until("the store", |_| store.calls(Verb::Put) == 1);
+    rig.cache.poll(None, 2.0).unwrap();
+    for number in 2..=4 {
+        rig.serve(&path(number, 4), 4);
+    }
+    rig.until("the others", |rig| rig.cache.pending() == 1);
+    for number in 2..=4 {
+        assert_eq!(stored(&store, &path(number, 4))[0], [0, 1, 2, 3]);
+    }
+    assert!(rig.cache.part_stats(0).unwrap().backup_no_room >= 6);
+    store.release();
+    all_written(&mut rig);
+    rig.serve(&path(3, 4), 4);
+    all_written(&mut rig);
+    assert_eq!(stored(&store, &path(3, 4))[1], [2, 3]);
+    rig.drained();
+}

@@ -159,7 +159,7 @@ fn a_hole_in_front_of_what_is_staged() {
     assert_eq!(rig.load(hit).device, 3);
     assert_eq!(reads(&rig), 0, "given back at once: no copy reads them");
     let said = explained(&rig, hit);
-    assert!(said.contains("4 read, but the path before left the device"), "{said}");
+    assert!(said.contains("4 of no use: the path before left the device"), "{said}");
     assert!(rig.compute(hit, &tokens));
     rig.verify(hit, &tokens);
     rig.cache.release(hit, 0).unwrap();
@@ -182,7 +182,7 @@ fn a_hole_while_reading() {
     rig.settle();
     assert_eq!((rig.view(hit).usable, reads(&rig)), (2, 0));
     let said = explained(&rig, hit);
-    assert!(said.contains("read, but the path before left the device"), "{said}");
+    assert!(said.contains("of no use: the path before left the device"), "{said}");
     rig.cache.release(hit, 0).unwrap();
     nothing_left(&mut rig);
 }
@@ -246,6 +246,23 @@ fn a_second_prefetch_goes_on_behind_what_is_staged() {
     assert_eq!(store.asked()[asked].2, 8, "of twelve, four are staged");
     assert_eq!(rig.cache.decide(hit, 0).unwrap(), Verdict::Compute);
     assert_eq!(loaded(&mut rig, hit, &tokens), 8);
+    rig.cache.release(hit, 0).unwrap();
+    nothing_left(&mut rig);
+}
+
+/// The path leaves before storage is asked: nothing is, and the reason is said.
+#[test]
+fn what_a_prefetch_would_continue_is_gone() {
+    let tokens = prompt(1, 8);
+    let (mut rig, _store) = over(shape(16, 12), std::slice::from_ref(&tokens));
+    rig.serve(&tokens[..4]);
+    rig.settle();
+    let hit = rig.find(&tokens);
+    assert_eq!(rig.evict(Tier::Device, 2).len(), 2);
+    assert!(!rig.cache.prefetch(hit).unwrap());
+    let said = explained(&rig, hit);
+    let reasons = "(2 evicted between match and load, 4 of no use: the path before left the device)";
+    assert_eq!(said, format!("8 tokens: 2 device, 6 to compute {reasons}"));
     rig.cache.release(hit, 0).unwrap();
     nothing_left(&mut rig);
 }

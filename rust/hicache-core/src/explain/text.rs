@@ -87,7 +87,7 @@ impl Display for Reason {
                 write!(f, "on the host, not loaded: {policy} wants a prefix of {tokens} tokens")
             }
             Self::PathNotOnHost => f.write_str("storage not asked: the path before is not on the host"),
-            Self::PathNotOnDevice => f.write_str("read, but the path before left the device"),
+            Self::PathNotOnDevice => f.write_str("of no use: the path before left the device"),
             Self::NotStored => f.write_str("not stored"),
             Self::Corrupt => f.write_str("stored, but damaged"),
             Self::ReadFailed => f.write_str("stored, but the store could not read it"),

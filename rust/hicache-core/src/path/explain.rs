@@ -145,8 +145,9 @@ impl HiCache {
 
     /// Nothing was asked of the store for so many pages behind a place.
     #[expect(clippy::cast_possible_truncation, reason = "a path has fewer than 2^32 pages")]
-    pub(super) fn note_not_asked(&mut self, id: HitId, on_host: bool, after: u32, pages: usize) {
-        let why = if on_host { self.too_few(pages) } else { Reason::PathNotOnHost };
+    pub(super) fn note_not_asked(&mut self, id: HitId, there: bool, after: u32, pages: usize) {
+        let gone = if self.stages() { Reason::PathNotOnDevice } else { Reason::PathNotOnHost };
+        let why = if there { self.too_few(pages) } else { gone };
         let Some(hit) = self.hits.get_mut(&id) else { return };
         hit.story.asked = true;
         hit.story.note(after..after + pages as u32, why);

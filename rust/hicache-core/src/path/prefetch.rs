@@ -54,7 +54,8 @@ impl HiCache {
         let staged = (at - place.depth) as usize;
         let pages = rest.len() / size - staged;
         if !(from.is_some() && contiguous && pages > 0 && self.is_worth_it(pages)) {
-            self.note_not_asked(id, from.is_some(), at, pages);
+            // Of what is gone from the path itself that is said already.
+            self.note_not_asked(id, from.is_some() && contiguous, at.max(rest_at), pages);
             self.act();
             return Ok(false);
         }

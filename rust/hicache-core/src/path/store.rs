@@ -62,6 +62,7 @@ impl HiCache {
         // What is owed is what is wanted.
         self.tell_saving();
         self.tree.forget_stored();
+        self.recount_copies();
         self.forget_staged_stored();
     }
 

@@ -143,6 +143,21 @@ impl HiCache {
         }
     }
 
+    /// Storage is another one, or empty: what is being copied goes there, and isn't copied once more.
+    pub(in crate::path) fn recount_copies(&mut self) {
+        if !self.storage {
+            return;
+        }
+        let copies = std::mem::take(&mut self.flights.backups);
+        for copy in &copies {
+            let place = self.tree.pinned(&copy.host);
+            if !self.tree.is_past(place) {
+                self.count_as_stored(place, &copy.writes);
+            }
+        }
+        self.flights.backups = copies;
+    }
+
     /// Pages that are on their way to the store and that it wasn't told of yet.
     pub(in crate::path) fn before_their_batch(&self) -> usize {
         let copies: usize = self.flights.backups.iter().map(|copy| copy.writes.len()).sum();

@@ -1,11 +1,13 @@
 //! What windows and states add to a write: the window before the end of what is written, and the states on the way there.
 //!
 //! A window goes when all that storage lacks of it has slots, since a part of it is of no use; one that is larger than all that
-//! writes may have is never written, and counted each time. Pages go first: without them the rest is worth nothing.
+//! writes may have, beside what batches keep that are late, isn't waited for, and counted each time: who waits for it would
+//! keep all others waiting. Pages go first: without them the rest is worth nothing.
 //!
 //! On error: as the pages.
 
 use crate::cache::HiCache;
+use crate::flights::What;
 use crate::ids::Slot;
 use crate::staging::Side;
 use crate::tree::{Component, Missing, Place};
@@ -43,7 +45,7 @@ impl HiCache {
 
     fn stage_window(&mut self, part: usize, end: Place, missing: &Missing) -> (usize, usize) {
         let count = missing.pages.len();
-        if count > self.share(part + 1) {
+        if count > self.share_in_time(part + 1) {
             self.parts[part].stats.backup_no_room += count as u64;
             return (0, 0);
         }
@@ -55,9 +57,19 @@ impl HiCache {
         (count, 0)
     }
 
+    /// How many slots of a space writes may have, without those that batches keep which are late: nobody waits for these.
+    fn share_in_time(&self, space: usize) -> usize {
+        let strays = self.flights.strays.iter().filter_map(|batch| match &batch.what {
+            What::Store { written, .. } => Some(written),
+            _ => None,
+        });
+        let kept = strays.flatten().filter(|page| usize::from(page.slot.space) == space).count();
+        self.share(space).saturating_sub(kept)
+    }
+
     /// One by one: each is held by itself.
     fn stage_states(&mut self, part: usize, end: Place, missing: &Missing) -> (usize, usize) {
-        if self.share(part + 1) == 0 {
+        if self.share_in_time(part + 1) == 0 {
             self.parts[part].stats.backup_no_room += missing.pages.len() as u64;
             return (0, 0);
         }
