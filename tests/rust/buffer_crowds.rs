@@ -5,7 +5,7 @@
 mod common;
 
 use common::rig::{Rig, Shape};
-use common::staged::{nothing_left, over, reads, shape};
+use common::staged::{asking, loaded, nothing_left, over, reads, shape};
 use common::store::{Fault, FaultStore, Verb};
 use common::stored::prompt;
 use hicache_core::ids::{HitId, Tier};
@@ -191,4 +191,24 @@ fn end_of(rig: &mut Rig, store: &Arc<FaultStore>) {
     rig.until("all that hung", |rig| rig.cache.pending() == 0);
     assert_eq!(reads(rig), 0);
     nothing_left(rig);
+}
+
+/// Who finds no room waits for the writes that have it, as long as these move.
+#[test]
+fn who_lacks_what_writes_have_waits_for_them() {
+    let (mut rig, store) = over(shape(24, 10), &[prompt(1, 8)]);
+    store.plan(|verb, _| if verb == Verb::Put { Fault::Hang } else { Fault::None });
+    rig.serve(&prompt(2, 8));
+    rig.until("the write", |rig| rig.cache.copying() == 0 && rig.cache.staged()[0] == 8);
+    let hit = asking(&mut rig, &prompt(1, 8), 0.0);
+    rig.until("what fits", |rig| reads(rig) == 2);
+    for _ in 0..200 {
+        rig.poll(0.0);
+        assert!(rig.view(hit).waiting);
+    }
+    store.release();
+    rig.until("the rest", |rig| !rig.view(hit).waiting);
+    assert_eq!(loaded(&mut rig, hit, &prompt(1, 8)), 8);
+    rig.cache.release(hit, 0).unwrap();
+    nothing_left(&mut rig);
 }

@@ -243,3 +243,23 @@ fn a_window_that_has_no_room_beside_what_is_late_is_not_waited_for() {
     assert_eq!(stored(&store, &path(3, 4))[1], [2, 3]);
     rig.drained();
 }
+
+/// A slot alone is neither way's: it is refused by the pool's name.
+#[test]
+fn a_pool_with_one_slot_is_refused() {
+    for (slots, refused) in [(0, false), (1, true), (2, false)] {
+        let parts = [(WINDOW, 24, slots), (STATE, 12, 4)];
+        let shape = Shape {
+            host: 16,
+            mode: HostMode::BufferOnly,
+            writing: straight(Write::Through, 0.0),
+            ..Shape::of(&parts)
+        };
+        let refusal = common::models::config(&shape).check().err().map(|error| error.to_string());
+        assert_eq!(
+            refusal.is_some_and(|error| error.contains("pool ") && error.contains("two")),
+            refused,
+            "{slots}"
+        );
+    }
+}

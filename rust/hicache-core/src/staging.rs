@@ -65,6 +65,12 @@ pub(crate) fn check(config: &Config) -> Result<()> {
         let need = "host_mode=\"buffer_only\" needs at least two pages of it: one for writes, one for reads";
         return argument("host", need);
     }
+    // What has no slots at all goes without it: pages are found where no match needs it.
+    let parts = config.part_names().into_iter().zip(&config.parts);
+    if let Some((name, _)) = parts.into_iter().find(|(_, part)| part.host == 1) {
+        let need = "host_mode=\"buffer_only\" needs two host slots or more: for writes, and for reads";
+        return argument("host", format!("pool {name}: {need}"));
+    }
     if config.writing.host != Write::default() {
         let reason =
             "isn't asked with host_mode=\"buffer_only\", where nothing stays on the host: set write_storage";

@@ -57,7 +57,7 @@ impl HiCache {
         }
         if begun || !full {
             self.without_room = 0;
-        } else if !self.room_may_come() {
+        } else if !self.room_may_come() && !self.writes_may_leave_room() {
             self.without_room += 1;
         }
         self.settle_fetches();

@@ -235,11 +235,14 @@ impl HiCache {
     /// A hit is loaded and ends at `end`, of which so many pages were usable as they were.
     pub(super) fn hold_loaded(&mut self, id: HitId, end: Place, from: u32) -> Result<()> {
         let (pin, to, turn) = (self.tree.pin(end, Hold::Device), end.depth, self.tree.next_turn(end));
+        let staged = self.stages();
         let hit = self.hits.get_mut(&id).ok_or(Error::Hit("was released"))?;
         let soft = [Some(std::mem::replace(&mut hit.pin, pin)), hit.also.take()];
         hit.loaded = true;
         hit.request.turn = turn;
-        let fetched = (hit.stored.end.min(to)).saturating_sub(hit.stored.start.max(from));
+        // Where the host is staging, whatever a load copies was read.
+        let stored = if staged { from..to } else { hit.stored.clone() };
+        let fetched = stored.end.min(to).saturating_sub(stored.start.max(from));
         soft.into_iter().flatten().for_each(|soft| self.tree.unpin(soft));
         let loaded = Given { device: from, host: to - from - fetched, storage: fetched };
         (hit.story.loaded, hit.copied) = (Some(loaded), to - from);

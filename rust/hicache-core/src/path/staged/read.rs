@@ -52,6 +52,13 @@ impl HiCache {
         self.flights.moving()
     }
 
+    /// Whether writes have room that reads may have, and something of theirs is under way. They need never end: policies
+    /// and deadlines say how long somebody waits for that.
+    pub(in crate::path) fn writes_may_leave_room(&self) -> bool {
+        let writes = !(self.flights.backups.is_empty() && self.flights.stores.is_empty());
+        self.stages() && writes && self.reads_lack_room()
+    }
+
     /// Nobody found room: what is of no use to those that have it comes back, and if none can come in any other way, the
     /// request that asked first stops to wait.
     pub(in crate::path) fn yield_staged(&mut self) {
@@ -68,10 +75,7 @@ impl HiCache {
             let Ok(found) = self.find_again(id) else { continue };
             self.drop_useless(id, found.place.depth);
         }
-        // Of writes only what lands is waited for, not what comes after it: they need never end.
-        let writes = !(self.flights.backups.is_empty() && self.flights.stores.is_empty());
-        let from_writes = writes && self.reads_lack_room();
-        if self.room_may_come() || from_writes || self.host.free() > before {
+        if self.room_may_come() || self.writes_may_leave_room() || self.host.free() > before {
             return;
         }
         let waits = |id: &HitId| self.hits.get(id).is_some_and(|hit| hit.fetch.is_some());
