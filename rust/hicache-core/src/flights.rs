@@ -93,7 +93,7 @@ impl Batch {
 
 #[derive(Debug)]
 pub(crate) enum What {
-    /// Pages being written; the pins hold them on the host.
+    /// Pages being written; the pins hold them on the host, or name them where that is staging.
     Store { holds: Vec<PinId>, written: Vec<Written> },
     /// All pages of the identity leave the store.
     Clear,
