@@ -255,6 +255,8 @@ def test_every_setting_is_looked_at_somewhere() -> None:
             "checkpoints_per_path",
             "unified",
             "gpu_copies",
+            "events",
+            "host_mode",
         ),  # own tests
         "eviction",  # there is one
     }

@@ -47,6 +47,8 @@ REFUSED: dict[str, Any] = {
     "load_deadline": -1e-9,
     "io_threads": 0,
     "write_queue": 2**40,
+    "events": 0,
+    "host_mode": "buffer",
 }
 HOST: dict[str, Any] = {
     "size": "12XB",
@@ -74,6 +76,10 @@ TOGETHER: list[tuple[dict[str, Any], str]] = [
     ({"host": Host(size="auto", restart="/dev/shm/x")}, "host restart: "),
     ({"host": Host(tokens=8, head_groups=2, layout="page_head")}, "host head_groups: "),
     ({"storage": "shm://"}, "host shared: "),
+    ({"host_mode": "buffer_only", "host": None}, "host: "),
+    ({"host_mode": "buffer_only", "write": "write_back"}, "write: "),
+    ({"host_mode": "buffer_only", "host_copies": "keep"}, "host_copies: "),
+    ({"host_mode": "buffer_only", "host": Host(tokens=8, restart="/dev/shm/x")}, "host restart: "),
 ]
 
 
