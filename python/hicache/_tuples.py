@@ -11,8 +11,11 @@ Memory = list[list[tuple[int, int]]]
 Host = tuple[list[int], str, bool, int, int | None]
 #: The model's fields (name and text), rank, world.
 Identity = tuple[list[tuple[str, str]], list[int], list[int]]
+#: As `Cache.undecided` has them.
 Undecided = tuple[int, int, int, int, int, int | None, bool, int, int]
 #: Backups, loads, stores, prefetches, strays.
 Counts = tuple[int, int, int, int, int]
+#: Of pages that came: their namespace's seed, extra key and adapter, the page before, tokens.
 Came = tuple[bytes | None, str | None, str | None, bytes | None, list[int]]
+#: An event: what, tier, pages, what came, how many were lost.
 Told = tuple[str, str, list[bytes], Came | None, int]

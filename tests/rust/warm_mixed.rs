@@ -220,14 +220,14 @@ fn less_of_it_comes_where_less_fits() {
     }
 }
 
-/// Given up, let go and ended in any state of its reads, those of parts among them.
+/// Given up, let go and ended in any state of its reads, those of parts among them: one thread reads, pages first.
 #[test]
 fn it_ends_in_any_state() {
     for kinds in KINDS {
         for hangs in 0..4 {
             for end in 0..4 {
                 let tokens = pages(0..8);
-                let (mut rig, store) = stored(&Shape::of(kinds), &tokens);
+                let (mut rig, store) = stored(&Shape { threads: 1, ..Shape::of(kinds) }, &tokens);
                 let [asked, read] = [Verb::Exists, Verb::Get].map(|verb| store.calls(verb));
                 store.plan(move |verb, call| match (hangs, verb) {
                     (1, Verb::Exists) | (2, Verb::Get) => Fault::Hang,

@@ -134,6 +134,15 @@ impl Fetch {
         self.front..self.at + if self.settled { self.present } else { self.keys as u32 }
     }
 
+    /// The path is there up to `reach` by now: what comes next follows that, unless reads or what they brought are still
+    /// before it.
+    pub fn skip_to(&mut self, reach: u32) {
+        if self.open == 0 && self.early.is_empty() {
+            self.begun = self.begun.max((reach - self.at).min(self.present));
+            self.front = self.at + self.begun;
+        }
+    }
+
     /// Pages that haven't come and still may, and those that are being read or will be when it is their turn.
     pub fn missing(&self) -> (usize, usize) {
         let known = self.settled && self.asked.is_empty();

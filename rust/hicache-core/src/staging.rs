@@ -18,7 +18,6 @@
 use crate::cache::HiCache;
 use crate::config::{Config, HostMode};
 use crate::error::{Error, Result, argument};
-use crate::flights::What;
 use crate::ids::{HostSlot, Slot};
 use crate::policy::{HostCopies, Write};
 
@@ -153,12 +152,8 @@ impl HiCache {
         let copies = self.flights.backups.iter().flat_map(|copy| &copy.writes);
         let backups = of(&mut copies.map(|(_, page)| page.slot));
         let landed = of(&mut self.to_store.landed.slots());
-        let batches = self.flights.stores.iter().chain(&self.flights.strays);
-        let written = batches.filter_map(|batch| match &batch.what {
-            What::Store { written, .. } => Some(written),
-            _ => None,
-        });
-        backups + landed + of(&mut written.flatten().map(|page| page.slot))
+        let written = self.flights.writes().flat_map(|(.., written)| written);
+        backups + landed + of(&mut written.map(|page| page.slot))
     }
 
     fn out_for_reads(&self, space: u8) -> usize {

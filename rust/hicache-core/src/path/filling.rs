@@ -57,7 +57,7 @@ impl HiCache {
         }
         if begun || !full {
             self.without_room = 0;
-        } else if !self.room_may_come() && !self.writes_may_leave_room() {
+        } else if !self.room_may_come() {
             self.without_room += 1;
         }
         self.settle_fetches();
@@ -182,10 +182,7 @@ impl HiCache {
             self.stop_fetch(id, Some(Reason::PathNotOnHost));
             return None;
         }
-        if fetch.open == 0 && fetch.early.is_empty() {
-            fetch.begun = fetch.begun.max((on_host - fetch.at).min(fetch.present));
-            fetch.front = fetch.at + fetch.begun;
-        }
+        fetch.skip_to(on_host);
         Some(self.tree.ancestor(found.place, on_host))
     }
 

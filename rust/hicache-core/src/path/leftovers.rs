@@ -65,7 +65,6 @@ impl HiCache {
     /// Whether a prefetch can find anything: there is a store, or something is left on the host.
     pub(crate) fn can_fetch(&self) -> bool {
         let left = || self.host_pools().any(|pool| pool.left() != [0; 2]);
-        // Reads into staging are still to come.
         self.storage && self.executor.kept().is_none_or(|kept| kept.behind() || left())
     }
 

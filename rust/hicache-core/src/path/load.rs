@@ -241,8 +241,8 @@ impl HiCache {
         hit.loaded = true;
         hit.request.turn = turn;
         // Where the host is staging, whatever a load copies was read.
-        let stored = if staged { from..to } else { hit.stored.clone() };
-        let fetched = stored.end.min(to).saturating_sub(stored.start.max(from));
+        let stored = hit.stored.end.min(to).saturating_sub(hit.stored.start.max(from));
+        let fetched = if staged { to - from } else { stored };
         soft.into_iter().flatten().for_each(|soft| self.tree.unpin(soft));
         let loaded = Given { device: from, host: to - from - fetched, storage: fetched };
         (hit.story.loaded, hit.copied) = (Some(loaded), to - from);

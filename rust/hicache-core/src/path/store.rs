@@ -3,8 +3,8 @@
 //!
 //! A page is never believed stored before the store has said so: until then it is on its way, and what failed (the workers
 //! try twice) is neither; it is tried again when its path comes again. At most [`Config::write_queue`] batches are on their
-//! way, with no more pages than half of the host (of staging, the writes' share). What waits beyond that holds nothing: its places are remembered,
-//! and pages that leave meanwhile are lost to storage, and counted.
+//! way, with no more pages than half of the host (of staging, the writes' share). What waits beyond that holds nothing: its
+//! places are remembered, and pages that leave meanwhile are lost to storage, and counted.
 //!
 //! On error: outcomes are values; whatever isn't a success is counted.
 //!

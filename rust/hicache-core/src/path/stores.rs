@@ -11,7 +11,7 @@ use crate::cache::HiCache;
 use crate::doubts::Doubts;
 use crate::error::{Result, argument};
 use crate::explain::{Reason, Revoked};
-use crate::ids::{HitId, Tier};
+use crate::ids::HitId;
 use crate::restart::store::KeptStore;
 use crate::storage::{Store, Workers};
 use std::sync::Arc;
@@ -62,8 +62,7 @@ impl HiCache {
         self.revoke_fetches();
         // What was decided goes to the store that it was decided for.
         self.act();
-        let source = if self.stages() { Tier::Device } else { Tier::Host };
-        let waiting = self.tree.unsaved_pages(source) + self.before_their_batch();
+        let waiting = self.tree.unsaved_pages(self.tree.saving().source()) + self.before_their_batch();
         // Of a store before this one: those pages are among what waits.
         let earlier = self.flights.left().1;
         self.executor.dismiss(most);

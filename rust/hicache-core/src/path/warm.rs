@@ -46,8 +46,8 @@ impl HiCache {
     /// Returns its number; `None`: as many as may be are under way.
     ///
     /// # Errors
-    /// Negative tokens. Without `to_device`, where nothing stays on the host. With it, where room on the device isn't the cache's to count: the engine owns the slots, or
-    /// they are names in a unified buffer.
+    /// Negative tokens. Without `to_device`, where nothing stays on the host. With it, where room on the device isn't the
+    /// cache's to count: the engine owns the slots, or they are names in a unified buffer.
     pub fn warm(
         &mut self,
         tokens: Tokens<'_>,

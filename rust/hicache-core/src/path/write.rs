@@ -40,11 +40,12 @@ pub(crate) struct ToWrite {
 impl HiCache {
     /// A request inserted pages up to `end`, of which those before `known` were there: others had inserted them.
     pub(crate) fn came(&mut self, id: HitId, end: Place, from: u32, known: u32) {
+        let others = if known > from { known } else { 0 };
         if self.stages() {
-            return self.used_straight(id, end, if known > from { known } else { 0 });
+            return self.used_straight(id, end, others);
         }
         if self.asking.writes {
-            self.follow_wish(id, end, if known > from { known } else { 0 });
+            self.follow_wish(id, end, others);
         } else {
             match self.config.writing.host {
                 Write::Through => {
@@ -52,8 +53,8 @@ impl HiCache {
                 }
                 Write::Selective | Write::Back => {}
             }
-            if known > from {
-                self.used_again(self.tree.ancestor(end, known));
+            if others > 0 {
+                self.used_again(self.tree.ancestor(end, others));
             }
         }
         self.store_what_is_owed(end);
@@ -63,18 +64,15 @@ impl HiCache {
     pub(crate) fn found(&mut self, id: HitId, end: Place) {
         // Who brings up what may be asked for is no request.
         let warm = self.hits.get(&id).is_some_and(|hit| hit.warm);
-        if self.stages() {
-            if !warm {
-                self.used_straight(id, end, end.depth);
-            }
-            return;
+        match (self.stages(), self.asking.writes) {
+            _ if warm => {}
+            (true, _) => self.used_straight(id, end, end.depth),
+            (false, true) => self.follow_wish(id, end, end.depth),
+            (false, false) => self.used_again(end),
         }
-        if self.asking.writes && !warm {
-            self.follow_wish(id, end, end.depth);
-        } else if !warm {
-            self.used_again(end);
+        if !self.stages() {
+            self.store_what_is_owed(end);
         }
-        self.store_what_is_owed(end);
     }
 
     /// What a request wants of the path to `end`, of which others brought so many pages.

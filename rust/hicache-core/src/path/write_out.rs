@@ -16,9 +16,7 @@ impl HiCache {
     /// When the cache is closed.
     pub fn write_out(&mut self) -> Result<[usize; 2]> {
         self.open()?;
-        if self.stages() {
-            self.write_out_straight();
-        } else if self.on_device().is_ok() {
+        if !self.stages() && self.on_device().is_ok() {
             for end in self.unsaved_ends(Tier::Device) {
                 let Some(place) = self.tree.resolve(end) else { continue };
                 let on_host = self.tree.resident_depth(place, Tier::Host);
@@ -29,7 +27,7 @@ impl HiCache {
             }
         }
         if self.storage {
-            for end in self.unsaved_ends(Tier::Host) {
+            for end in self.unsaved_ends(self.tree.saving().source()) {
                 if let Some(place) = self.tree.resolve(end) {
                     if self.asking.writes {
                         self.tree.mark(place, Mark::Soon);
@@ -45,17 +43,6 @@ impl HiCache {
     /// Pages of device and host that are wanted one tier further down, and neither there nor on their way.
     pub fn unwritten(&self) -> [usize; 2] {
         Tier::ALL.map(|tier| self.tree.unsaved_pages(tier))
-    }
-
-    /// What of the device is wanted in storage is wanted there now.
-    fn write_out_straight(&mut self) {
-        for end in self.unsaved_ends(Tier::Device) {
-            let Some(place) = self.tree.resolve(end) else { continue };
-            if self.asking.writes {
-                self.tree.mark(place, Mark::Soon);
-            }
-            self.note_store(place);
-        }
     }
 
     /// By names that outlive what is done for one of them.

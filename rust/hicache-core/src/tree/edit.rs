@@ -263,7 +263,7 @@ impl Tree {
         }
         self.arena[index].end = end;
         self.strands.cut(strand_of, end, self.page_size);
-        // Only soft pins can be beyond the cut: hard ones keep their pages.
+        // No hard pin can be beyond the cut: it keeps its pages.
         self.pins.lift(&self.arena, index, end);
     }
 

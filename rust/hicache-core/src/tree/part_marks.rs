@@ -115,8 +115,8 @@ impl Tree {
             }
         };
         let slots = &n.parts[component].slots[Tier::Device as usize];
-        let there = pages(slots).zip(slots).filter(|(_, slot)| **slot != crate::ids::NO_SLOT);
-        there.into_iter().all(|(page, _)| self.is_part_stored(component, node, page))
+        let mut there = pages(slots).zip(slots).filter(|(_, slot)| **slot != crate::ids::NO_SLOT);
+        there.all(|(page, _)| self.is_part_stored(component, node, page))
     }
 
     /// Whether a component has something at the end of an edge that a match there needs and storage lacks.

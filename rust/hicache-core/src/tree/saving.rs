@@ -52,7 +52,7 @@ pub struct Saving {
 
 impl Saving {
     /// The tier whose pages are stored.
-    pub(super) const fn source(&self) -> Tier {
+    pub const fn source(&self) -> Tier {
         if self.straight { Tier::Device } else { Tier::Host }
     }
 

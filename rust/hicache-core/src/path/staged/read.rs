@@ -36,27 +36,21 @@ impl HiCache {
             self.stop_fetch(id, Some(Reason::PathNotOnDevice));
             return None;
         }
-        if fetch.open == 0 && fetch.early.is_empty() {
-            fetch.begun = fetch.begun.max((reach - fetch.at).min(fetch.present));
-            fetch.front = fetch.at + fetch.begun;
-        }
+        fetch.skip_to(reach);
         Some(place)
     }
 
-    /// Whether something is under way that ends by itself, and may leave room for reads.
+    /// Whether something is under way that ends by itself, and may leave room for reads. In staging writes may if they have
+    /// room that reads may have; they need never end: policies and deadlines say how long somebody waits for that.
     pub(in crate::path) fn room_may_come(&self) -> bool {
-        let reads = |batch: &Batch| matches!(batch.what, What::Read { .. } | What::ReadParts { .. });
-        if self.stages() {
-            return !self.flights.loads.is_empty() || self.flights.prefetches.iter().any(reads);
+        if !self.stages() {
+            return self.flights.moving();
         }
-        self.flights.moving()
-    }
-
-    /// Whether writes have room that reads may have, and something of theirs is under way. They need never end: policies
-    /// and deadlines say how long somebody waits for that.
-    pub(in crate::path) fn writes_may_leave_room(&self) -> bool {
+        let reads = |batch: &Batch| matches!(batch.what, What::Read { .. } | What::ReadParts { .. });
         let writes = !(self.flights.backups.is_empty() && self.flights.stores.is_empty());
-        self.stages() && writes && self.reads_lack_room()
+        !self.flights.loads.is_empty()
+            || self.flights.prefetches.iter().any(reads)
+            || (writes && self.reads_lack_room())
     }
 
     /// Nobody found room: what is of no use to those that have it comes back, and if none can come in any other way, the
@@ -75,7 +69,7 @@ impl HiCache {
             let Ok(found) = self.find_again(id) else { continue };
             self.drop_useless(id, found.place.depth);
         }
-        if self.room_may_come() || self.writes_may_leave_room() || self.host.free() > before {
+        if self.room_may_come() || self.host.free() > before {
             return;
         }
         let waits = |id: &HitId| self.hits.get(id).is_some_and(|hit| hit.fetch.is_some());
